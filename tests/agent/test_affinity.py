@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 from tests.support import cgroups
-from tests.support.jobs import ALL, DEADLINE, FIRST, LAST, Job
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import ALL, FIRST, LAST, Job
 
 pytestmark = pytest.mark.skipif(len(ALL) < 2, reason="needs two CPUs")
 

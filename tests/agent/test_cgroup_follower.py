@@ -14,7 +14,8 @@ import pytest
 
 from tests.support import cgroups
 from tests.support.controllers import TFM
-from tests.support.jobs import ALL, CPUS, DEADLINE, FIRST, Job
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import ALL, CPUS, FIRST, Job
 from tf_malleable.agent.cgroup_follower import threads_for
 
 FOLLOW = {"TF_MALLEABLE_FOLLOW_CGROUP": "1"}

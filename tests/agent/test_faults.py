@@ -16,7 +16,8 @@ import pytest
 
 from tests.support import fake_controller
 from tests.support.controllers import wait_for
-from tests.support.jobs import ALL, DEADLINE, FIRST, LAST, Job
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import ALL, FIRST, LAST, Job
 from tf_malleable.agent.agent import Agent
 from tf_malleable.agent.session import connection_to
 from tf_malleable.api.schema.job_request import JobRequest
@@ -73,6 +74,7 @@ def test_a_controller_that_comes_later_is_found(fake):
         assert job.is_on(FIRST)
 
 
+@pytest.mark.serial("it measures time")
 def test_a_controller_that_comes_back_is_found_soon(fake):
     with Job(COUNTING, fake.path) as job:
         for round_, cpus in enumerate((FIRST, LAST, FIRST), start=1):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job
 from tf_malleable.api.transport.connection import Connection, connect
 from tf_malleable.model import ControllerError
@@ -306,6 +307,7 @@ def test_another_thread_can_end_streams_and_no_more(fake, connection):
     assert connection.request("POST", "/v1/jobs", {})
 
 
+@pytest.mark.serial("it measures time")
 def test_a_limit_holds_for_the_connection_that_is_open(fake, connection):
     connection.request("POST", "/v1/jobs/7/progress", {})
     connection.limit(0.2)
@@ -318,7 +320,7 @@ def test_a_limit_holds_for_the_connection_that_is_open(fake, connection):
 
 @pytest.mark.parametrize("kind", ["jobs", "grants"])
 def test_another_thread_can_call_a_waiting_one_off(fake, kind):
-    connection = Connection(fake.path, timeout=60)
+    connection = Connection(fake.path, timeout=DEADLINE)
     caught: list[BaseException] = []
 
     def wait():

@@ -57,6 +57,7 @@ def _waits(pipe):
     pipe.poll(None)
 
 
+@pytest.mark.serial("it measures time")
 @pytest.mark.slow
 def test_a_process_that_is_killed_holds_nothing_up():
     begin = time.monotonic()

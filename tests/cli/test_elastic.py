@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.commands import tfm
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import wait_until
 from tests.support.elastic_training import STEPS, undisturbed
 
@@ -150,7 +151,7 @@ class Local:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(DEADLINE)
         print(self.errors.read_text())
 
     def status(self):
@@ -176,7 +177,7 @@ class Local:
         steps = self.status()["step"] + 100
         (self.folder / "fresh").write_text(str(steps))
         (self.folder / "fresh").rename(self.folder / STEPS)
-        assert self.process.wait(60) == 0
+        assert self.process.wait(DEADLINE) == 0
         found = [json.loads(path.read_text()) for path in self.folder.glob("*.json")]
         trained = {each["digest"] for each in found if each["how"] == "trained"}
         assert trained == {undisturbed(WORDS, steps, 4)}
@@ -252,7 +253,7 @@ def test_sigterm_ends_all_in_peace(tmp_path):
         local.wait_for(2)
         pids = local.pids()
         local.process.terminate()
-        assert local.process.wait(60) == 143
+        assert local.process.wait(DEADLINE) == 143
         assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
         found = [json.loads(path.read_text())["how"] for path in tmp_path.glob("*.json")]
         assert found == ["left", "left"]

@@ -16,6 +16,7 @@ import pytest
 from tests.support import ROOT, controllers
 from tests.support.commands import tfm
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.fake_controller import FakeController
 
@@ -69,13 +70,13 @@ class Training:
         ]
 
     def wait_for_members(self, count):
-        return wait_for(lambda: len(found := self.members()) == count and found, 60)
+        return wait_for(lambda: len(found := self.members()) == count and found, DEADLINE)
 
     def finish(self):
         steps = self.status()["step"] + 50
         (self.folder / "fresh").write_text(str(steps))
         (self.folder / "fresh").rename(self.folder / STEPS)
-        assert self.process.wait(60) == 0
+        assert self.process.wait(DEADLINE) == 0
         found = [json.loads(path.read_text()) for path in self.folder.glob("*.json")]
         trained = {each["digest"] for each in found if each["how"] == "trained"}
         assert trained == {undisturbed(WORDS, steps, SHARDS)}
@@ -98,7 +99,7 @@ def training(folder, *words):
         yield Training(folder, process)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(DEADLINE)
         print(errors.read_text())
 
 
@@ -282,7 +283,7 @@ def test_cancelling_the_job_ends_all_of_it(tmp_path):
         everything = descendants(running.process.pid)
         assert worker in everything
         assert tfm("cancel", job["id"]).returncode == 0
-        assert running.process.wait(30) == 128 + signal.SIGTERM
+        assert running.process.wait(DEADLINE) == 128 + signal.SIGTERM
         wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in everything))
         (left,) = (json.loads(path.read_text()) for path in running.folder.glob("*.json"))
         assert left["how"] == "left"

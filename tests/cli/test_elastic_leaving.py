@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.commands import tfm
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import wait_until
 from tests.support.elastic_training import STEPS, undisturbed
 
@@ -52,7 +53,7 @@ class Local:
     def __exit__(self, *_):
         with suppress(ProcessLookupError):  # Also if it has left others behind.
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(DEADLINE)
         print(self.said())
 
     def said(self):
@@ -86,7 +87,7 @@ class Local:
         steps = self.status()["step"] + 100
         (self.folder / "fresh").write_text(str(steps))
         (self.folder / "fresh").rename(self.folder / STEPS)
-        assert self.process.wait(60) == 0
+        assert self.process.wait(DEADLINE) == 0
         trained = {each["digest"] for each in self.results() if each["how"] == "trained"}
         assert trained == {undisturbed(WORDS, steps, 4)}
         assert "begins again" not in self.said()
@@ -141,7 +142,7 @@ def test_without_replacement_the_end_of_the_last_is_no_success(tmp_path):
         os.kill(first, signal.SIGTERM)
         assert local.wait_for(1) == [second]
         os.kill(second, signal.SIGTERM)
-        assert local.process.wait(60) == 1
+        assert local.process.wait(DEADLINE) == 1
         assert "no worker is left, and the training has not ended" in local.said()
         assert [each["how"] for each in local.results()] == ["left", "left"]
 
@@ -152,7 +153,7 @@ def test_what_reaches_all_at_once_ends_all_in_order(tmp_path, number):
         local.wait_for(2)
         local.wait_for(1, "server")
         os.killpg(local.process.pid, number)  # As a terminal does.
-        assert local.process.wait(60) == 128 + number
+        assert local.process.wait(DEADLINE) == 128 + number
         with pytest.raises(ProcessLookupError):
             os.killpg(local.process.pid, 0)
         assert [each["how"] for each in local.results()] == ["left", "left"]
@@ -164,7 +165,7 @@ def test_when_it_is_killed_its_processes_leave_in_order(tmp_path):
         local.wait_for(2)
         local.wait_for(1, "server")
         local.process.kill()
-        local.process.wait(60)
+        local.process.wait(DEADLINE)
 
         def are_gone():
             try:
@@ -182,7 +183,7 @@ def test_ctrl_c_while_workers_start_leaves_nothing(tmp_path):
     with Local(tmp_path, "--workers", "2") as local:
         wait_until(lambda: bool(local.status()), local.said)
         os.killpg(local.process.pid, signal.SIGINT)
-        assert local.process.wait(60) == 130
+        assert local.process.wait(DEADLINE) == 130
         with pytest.raises(ProcessLookupError):
             os.killpg(local.process.pid, 0)
         assert "Traceback" not in local.said()
@@ -196,5 +197,5 @@ def test_a_second_ctrl_c_waits_for_nobody(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             local.process.wait(3)
         os.killpg(local.process.pid, signal.SIGINT)
-        assert local.process.wait(20) == 130
+        assert local.process.wait(DEADLINE) == 130
         assert not os.path.exists(f"/proc/{first}")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tests.support import controllers
 from tests.support.commands import CPU, answer, listening, started, tfm
 from tests.support.controllers import TFM, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.histories import ZERO, shared
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.messages import Speed
@@ -275,7 +276,7 @@ def test_a_controller_that_cannot_be_reached_is_not_called_absent(tmp_path, stat
     arguments = ["history", "--socket", str(path), "--state", state]
     with listening(path) as server, started(*arguments) as process:
         answer(server, b"220 mail.example.com ESMTP\r\n")
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=DEADLINE)
     assert output.split()[:12] == HEADER
     assert errors.startswith(f"tfm: cannot reach the controller at {path} (")
     assert errors.endswith(f"), reading {state}\n")

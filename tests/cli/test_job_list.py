@@ -17,6 +17,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tf_malleable.policies.registry import DEFAULT
 
 
@@ -161,14 +162,14 @@ def test_a_job_in_the_queue_is_paused(controller):
         assert two.poll() is None
         # It may be over before anybody can look.
         assert out("resume", "two").startswith("job 2 (two): resumed; ")
-        assert two.wait(30) == 0
+        assert two.wait(DEADLINE) == 0
 
 
 def test_cancel_ends_a_job_even_a_paused_one(controller):
     with running("--name", "one") as process:
         out("pause", "one")
         assert out("cancel", "one") == "job 1 (one): cancelled; it has ended\n"
-        assert process.wait(30) == -signal.SIGTERM
+        assert process.wait(DEADLINE) == -signal.SIGTERM
     (record,) = controller.get("/v1/history")["jobs"]
     assert record["outcome"] == "cancelled"
 
@@ -228,7 +229,7 @@ def test_it_says_whom_it_takes_cores_from_before_it_does(controller):
         first, then = out("set", "two", "1").splitlines()
         assert first == f"job 2 (two): takes 1 core from job 1 (one, {user})"
         assert then.startswith("job 2 (two): set to 1 core by hand; ")
-        assert second.wait(30) == 0
+        assert second.wait(DEADLINE) == 0
 
 
 def test_a_job_is_shown_with_what_it_waits_for(controller):

@@ -11,6 +11,7 @@ import pytest
 
 import tf_malleable_cli
 from tests.support.commands import tfm
+from tests.support.deadline import DEADLINE
 from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
@@ -60,7 +61,7 @@ def test_it_runs_as_a_program_of_its_python(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
@@ -76,6 +77,10 @@ def test_ctrl_c_ends_without_a_traceback():
         "sys.exit(main.main())\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
     )
     assert (result.returncode, result.stdout, result.stderr.strip()) == (130, "", "")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.commands import running, started, tfm
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +102,7 @@ def test_the_output_is_followed_to_the_end_of_the_last_attempt(controller, tries
     program = f"echo x >> {tries}; wc -l < {tries}; sleep 1; exit 3"
     job = tfm("submit", "--retries", "1", "--", "sh", "-c", program).stdout.strip()
     with started("logs", "-f", job) as following:
-        said, _ = following.communicate(timeout=60)
+        said, _ = following.communicate(timeout=DEADLINE)
     assert [line for line in said.splitlines() if line.isdigit()] == ["1", "2"]
     assert tfm("wait", job).returncode == 3
 
@@ -142,7 +143,7 @@ def test_nor_is_what_a_signal_was_to_end(controller, number):
         job = controller.get("/v1/jobs/1")["pid"]
         assert job != process.pid
         process.send_signal(number)
-        assert process.wait(30) == 128 + number
+        assert process.wait(DEADLINE) == 128 + number
         wait_for(lambda: not os.path.exists(f"/proc/{job}"))
         wait_for(lambda: len(outcomes(controller)) == 1)
         assert controller.get("/v1/jobs")["jobs"] == []
@@ -154,7 +155,7 @@ def test_what_something_else_kills_is_started_again(controller):
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 128 + signal.SIGTERM
+        assert process.wait(DEADLINE) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", ["-1", "1001"])

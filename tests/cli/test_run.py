@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.commands import answer, listening, started, tfm
 from tests.support.controllers import TFM
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema import requirement
 
 LIMITS = """
@@ -62,7 +63,7 @@ def test_exit_code_arguments_and_streams_pass_through():
         ],
         input=data,
         capture_output=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (6, data, b"")
@@ -76,7 +77,7 @@ def test_signals_reach_the_program_itself(number):
     assert process.stdout is not None
     assert int(process.stdout.readline()) == process.pid
     process.send_signal(number)
-    assert process.wait(30) == -number
+    assert process.wait(DEADLINE) == -number
 
 
 def test_a_program_without_tensorflow_does_not_notice():
@@ -138,7 +139,7 @@ def test_where_a_library_is_confined_or_no_limit_was_asked_for_nothing_is_said(
         [*confined, TFM, "run", *options, "--", *words, *program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert (result.returncode, result.stdout) == (0, "found\n")
@@ -204,7 +205,7 @@ def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socke
     socket.parent.mkdir()
     with listening(socket) as server, started("run", "--", "echo", "ran") as process:
         answer(server, said)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=DEADLINE)
     assert (process.returncode, output) == (0, "ran\n")
     assert errors.startswith(f"tfm: cannot reach the controller at {socket} (")
     assert errors.endswith("), running alone\n")
@@ -224,7 +225,7 @@ def test_what_controllers_need_is_not_loaded():
         [sys.executable, "-c", program, *modules],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert result.stdout == "[]\n"
@@ -324,7 +325,7 @@ def test_ctrl_c_with_workers_parked_ends_the_program(tmp_path):
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=DEADLINE)
     # What Python makes of a KeyboardInterrupt that nobody catches.
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")

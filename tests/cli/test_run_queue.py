@@ -14,6 +14,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import TFM, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.fake_controller import FakeController
 
 SHOW = """
@@ -97,7 +98,7 @@ def test_the_second_waits_for_the_first_and_says_so_once(controller):
         )
         assert [job["state"] for job in jobs(controller)] == ["running", "waiting"]
         first.kill()
-        assert second.communicate(timeout=30) == ("ran\n", "")
+        assert second.communicate(timeout=DEADLINE) == ("ran\n", "")
     assert [record["waiting_seconds"] > 1 for record in ended(controller, 2)] == [False, True]
 
 
@@ -105,7 +106,7 @@ def test_ctrl_c_while_waiting_gives_up_the_place(controller):
     with running(), started("run", "--", "echo", "ran") as second:
         wait_for(lambda: len(jobs(controller)) == 2)
         second.send_signal(signal.SIGINT)
-        output, errors = second.communicate(timeout=30)
+        output, errors = second.communicate(timeout=DEADLINE)
         assert (second.returncode, output, errors.strip()) == (130, "", "")
         wait_for(lambda: len(jobs(controller)) == 1)
 
@@ -115,7 +116,7 @@ def test_a_signal_while_waiting_gives_up_the_place(controller, number):
     with running(), started("run", "--", "echo", "ran") as second:
         wait_for(lambda: len(jobs(controller)) == 2)
         second.send_signal(number)
-        assert second.communicate(timeout=30) == ("", "")
+        assert second.communicate(timeout=DEADLINE) == ("", "")
         assert second.returncode == -number
         wait_for(lambda: len(jobs(controller)) == 1)
 
@@ -124,7 +125,7 @@ def test_cancelled_while_waiting_it_never_runs(controller):
     with running(), started("run", "--name", "second", "--", "echo", "ran") as second:
         wait_for(lambda: len(jobs(controller)) == 2)
         assert tfm("cancel", "second").stdout == "job 2 (second): cancelled; it has ended\n"
-        assert second.communicate(timeout=30)[0] == ""
+        assert second.communicate(timeout=DEADLINE)[0] == ""
         assert second.returncode == -signal.SIGTERM
 
 
@@ -197,7 +198,7 @@ def test_killed_and_restarted_the_controller_keeps_the_place(controller, tmp_pat
         with controllers.controller(tmp_path, "--cpus", str(CPU)) as fresh:
             assert [job["id"] for job in jobs(fresh)] == ["1", "2"]
             first.kill()
-            output, errors = second.communicate(timeout=30)
+            output, errors = second.communicate(timeout=DEADLINE)
             assert output == "ran\n"
             assert "gone" not in errors
 
@@ -208,7 +209,7 @@ def test_a_controller_that_forgot_it_gets_it_anew(controller, tmp_path):
         controller.stop(signal.SIGKILL)
         controller.state.unlink()
         with controllers.controller(tmp_path, "--cpus", str(CPU)):
-            assert it.communicate(timeout=30)[0] == "ran\n"
+            assert it.communicate(timeout=DEADLINE)[0] == "ran\n"
 
 
 def test_in_another_pid_namespace_it_waits_its_turn_too(tmp_path):
@@ -222,4 +223,4 @@ def test_in_another_pid_namespace_it_waits_its_turn_too(tmp_path):
             fake.wait(lambda: fake.state.streams)
             assert process.poll() is None
             fake.wait_for_acknowledgement(fake.grant({CPU}))
-            assert process.communicate(timeout=30)[0] == "ran\n"
+            assert process.communicate(timeout=DEADLINE)[0] == "ran\n"

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.commands import started, tfm
 from tests.support.controllers import TFM
+from tests.support.deadline import DEADLINE
 from tests.support.histories import job
 from tf_malleable.controller.state.store import Store
 from tf_malleable.policies.registry import DEFAULT
@@ -222,7 +223,7 @@ def test_ctrl_c_keeps_what_has_ended(plan):
             seen |= now
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert "plan: 3 jobs on 4 CPUs" in out
     assert "\nequal " in out
@@ -264,7 +265,7 @@ def test_a_terminal_shows_progress_and_the_time_left():
             break
         shown += part
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(DEADLINE) == 0
     assert b"simulated jobs" in shown
     assert b"/3000" in shown
     assert b"left:" in shown

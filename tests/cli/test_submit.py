@@ -14,6 +14,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import running, started, tfm
 from tests.support.controllers import TFM, job, wait_for
+from tests.support.deadline import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +66,7 @@ def test_it_waits_for_cores_without_the_terminal(controller):
         assert controller.get(f"/v1/jobs/{number}")["state"] == "waiting"
         with started("wait", number) as waiting:
             assert tfm("cancel", "first").returncode == 0
-            assert waiting.wait(30) == 0
+            assert waiting.wait(DEADLINE) == 0
     assert tfm("logs", number).stdout == "ran\n"
 
 
@@ -93,14 +94,14 @@ def test_output_is_followed_to_its_end(controller):
         assert following.stdout.readline() == "one\n"
         assert number in {each["id"] for each in controller.get("/v1/jobs")["jobs"]}
         assert following.stdout.readline() == "two\n"
-        assert following.wait(30) == 0
+        assert following.wait(DEADLINE) == 0
 
 
 def test_a_job_that_is_cancelled_has_failed_for_whoever_waits(controller):
     number = submitted("--", "sleep", "600")
     with started("wait", number) as waiting:
         tfm("cancel", number)
-        assert waiting.wait(30) == 128 + signal.SIGTERM
+        assert waiting.wait(DEADLINE) == 128 + signal.SIGTERM
 
 
 def test_of_several_jobs_the_first_failure_counts(controller):

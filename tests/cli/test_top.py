@@ -23,6 +23,7 @@ from rich.console import Console
 from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import TFM
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.api.schema.tier_reads import TierReading
@@ -226,7 +227,7 @@ def test_json_is_a_line_for_each_look(controller):
             for _ in range(3):
                 assert json.loads(process.stdout.readline())["jobs"][0]["id"] == "1"
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(DEADLINE) == 130
 
 
 @pytest.mark.parametrize("interval", ["0", "-1", "soon", "nan"])
@@ -286,7 +287,7 @@ def terminal(*arguments):
         yield shown
     finally:
         shown.process.kill()
-        shown.process.wait(30)
+        shown.process.wait(DEADLINE)
         os.close(shown.keyboard)
         os.close(shown.end)
 

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.examples import pod, priority
 from tests.support.operators import JOBS
 from tf_malleable.cluster import resource_names
@@ -268,7 +269,9 @@ def test_metrics_and_health(site):
     site.wait_for_workers(1)
 
     def read(path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}{path}", timeout=20) as file:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{operator.port}{path}", timeout=DEADLINE
+        ) as file:
             return file.read().decode()
 
     assert read("/healthz") == read("/readyz") == "ok\n"

@@ -14,6 +14,7 @@ from tests.support import controllers
 from tests.support.commands import answer, listening, tfm
 from tests.support.containers import BUSY, SLEEP
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to share out")
@@ -352,7 +353,7 @@ def test_labels_that_cannot_be_are_named(containers):
 def test_without_an_engine_a_sentence_says_so(tmp_path):
     command = [controllers.TFM, "container", "run", "--image", "x", "--", "true"]
     env = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=DEADLINE)
     assert done.returncode == 125
     assert done.stderr.startswith(
         f"tfm: no container engine answers at unix://{tmp_path}/none.sock"

@@ -21,6 +21,7 @@ from docker.errors import ImageNotFound
 from make_test_image import ImageError, make_test_image, volumes
 
 import tf_malleable
+from tests.support.deadline import DEADLINE
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ def tool(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
 
 

@@ -22,7 +22,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
+from tests.support.controllers import TFM, Client, ask, controller, job, raw, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.records import WAITING
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import procfs

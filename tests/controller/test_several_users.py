@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import DEADLINE, TFM, controller, job, wait_for
+from tests.support.controllers import TFM, controller, job, wait_for
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.transport.connection import Connection
 
 NOBODY = 65534

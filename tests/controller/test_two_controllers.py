@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.support.controllers import DEADLINE, TFM, controller
+from tests.support.controllers import TFM, controller
+from tests.support.deadline import DEADLINE
 from tf_malleable.linux import cpu_claims
 
 CPUS = sorted(os.sched_getaffinity(0))

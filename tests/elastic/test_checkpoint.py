@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.state import checkpoint
 from tf_malleable.elastic.state.checkpoint import CutUp, DamagedError
@@ -212,7 +213,7 @@ def test_a_state_that_changes_while_it_is_written_is_kept_as_it_was(tmp_path, mo
     holder, write, may_write = InPlace(), checkpoint.write, threading.Event()
 
     def late(*args):
-        may_write.wait(30)
+        may_write.wait(DEADLINE)
         return write(*args)
 
     monkeypatch.setattr(checkpoint, "write", late)

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import ElasticRun, freeze, thaw, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -51,7 +52,7 @@ def test_joins_and_leaves(run):
     run.wait_for_members(2)
     first.terminate()  # The lead hands over, too.
     run.wait_for_members(1)
-    assert first.wait(60) == second.wait(60) == 0
+    assert first.wait(DEADLINE) == second.wait(DEADLINE) == 0
     run.start_worker()
     run.wait_for_members(2)
     run.finish(least=2)
@@ -69,6 +70,7 @@ def test_a_killed_worker(run, which):
     run.finish(least=2)
 
 
+@pytest.mark.serial("it measures time")
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_frozen_worker_is_sent_away_when_it_thaws(run, which):
     workers = several(run, 3)
@@ -77,7 +79,7 @@ def test_a_frozen_worker_is_sent_away_when_it_thaws(run, which):
     run.wait_for_members(2)
     assert time.monotonic() - begin < 10  # 2 seconds where nothing else computes.
     thaw(workers[which].pid)
-    assert workers[which].wait(60) in (75, 0)
+    assert workers[which].wait(DEADLINE) in (75, 0)
     run.finish(least=2)
 
 
@@ -108,7 +110,7 @@ def test_servers_come_and_go(run):
     run.wait_for_members(2, "server")
     run.servers[0].terminate()
     run.wait_for_members(1, "server")
-    assert run.servers[0].wait(60) == 0
+    assert run.servers[0].wait(DEADLINE) == 0
     run.finish(least=2)
 
 
@@ -168,7 +170,7 @@ def test_who_is_told_to_go_goes_without_a_coordinator(run):
     worker.terminate()
     [server] = run.servers
     server.terminate()
-    assert worker.wait(30) == server.wait(30) == 0
+    assert worker.wait(DEADLINE) == server.wait(DEADLINE) == 0
     assert [each["how"] for each in run.results()] == ["left"]
 
 
@@ -177,7 +179,7 @@ def test_the_only_one_with_the_state_leaves_while_another_joins(run):
     run.start_worker()
     wait_until(lambda: len(run.status()["processes"]) == 2, str)
     first.terminate()
-    assert first.wait(60) == 0
+    assert first.wait(DEADLINE) == 0
     assert [each["how"] for each in run.results()] == ["left"]
     run.wait_for_members(1)
     run.finish()
@@ -202,7 +204,7 @@ def test_a_join_at_the_very_end_is_told_that_it_is_over(tmp_path):
             time.sleep(0.15)
         run.finish()
         late = run.start_worker()
-        assert late.wait(60) == 0
+        assert late.wait(DEADLINE) == 0
         assert {each["how"] for each in run.results()} <= {"trained", "late"}
         assert "late" in {each["how"] for each in run.results()}
 
@@ -210,7 +212,7 @@ def test_a_join_at_the_very_end_is_told_that_it_is_over(tmp_path):
 def test_one_worker_more_than_shards_is_refused(run):
     several(run, 4)
     late = run.start_worker()
-    assert late.wait(60) == 1
+    assert late.wait(DEADLINE) == 1
     assert "as many workers" in run.said()
     run.finish(least=4)
 
@@ -218,5 +220,5 @@ def test_one_worker_more_than_shards_is_refused(run):
 def test_sigterm_to_the_last_one_ends_it_in_peace(run):
     [first] = several(run, 1)
     os.kill(first.pid, signal.SIGTERM)
-    assert first.wait(60) == 0
+    assert first.wait(DEADLINE) == 0
     assert [each["how"] for each in run.results()] == ["left"]

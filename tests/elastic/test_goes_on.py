@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import ElasticRun, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -111,7 +112,7 @@ def test_the_last_to_leave_keeps_its_very_step(run, kept):
     run.wait_for_step(30)
     for worker in workers:
         worker.terminate()
-    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert [worker.wait(DEADLINE) for worker in workers] == [0, 0]
     newest = files(kept)[-1]
     [last] = [each for each in run.results() if each["kept"]]
     assert last["kept"] == str(newest)
@@ -127,7 +128,7 @@ def test_told_to_go_without_a_coordinator_the_lead_keeps_its_step(run, kept):
     run.coordinator.kill()
     run.coordinator.wait()
     worker.terminate()
-    assert worker.wait(60) == 0
+    assert worker.wait(DEADLINE) == 0
     [left] = run.results()
     assert left["kept"] == str(files(kept)[-1])
     assert step_of(files(kept)[-1]) == left["step"] > 0
@@ -145,7 +146,7 @@ def test_the_checkpoint_of_another_training_is_refused(run, kept):
     [worker] = train_some(run, *options, "--seed=1", until=5)
     worker.kill()
     worker.wait()
-    assert run.start_worker(*options, "--seed=2").wait(60) == 1
+    assert run.start_worker(*options, "--seed=2").wait(DEADLINE) == 1
     assert f"{files(kept)[-1]} is of a training with the seed 1, and this one has 2" in run.said()
     run.workers.clear()
     run.start_worker(*options)  # It takes the seed from the checkpoint.

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.support.commands import tfm
+from tests.support.deadline import DEADLINE
 from tests.support.elastic import differences
 from tests.support.elastic_local import EPOCHS, SCRIPT, STEPS, LocalTraining
 
@@ -129,7 +130,7 @@ def test_the_last_worker_keeps_its_batch_and_the_same_command_goes_on(undisturbe
             with suppress(subprocess.TimeoutExpired):
                 training.process.wait(2)
                 break
-        assert training.process.wait(60) == 143
+        assert training.process.wait(DEADLINE) == 143
         sentence = r"no worker is left: \S+ has the state of epoch 2, batch (\d+)"
         (batch,) = map(int, re.findall(sentence, training.said()))
     with LocalTraining(tmp_path / "two", *options) as training:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_proxy import Proxy
 from tests.support.elastic_runs import ElasticRun, wait_until
 from tf_malleable.elastic.generation import Address
@@ -66,7 +67,7 @@ def test_strangers_are_refused_with_a_sentence(run):
     for data in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", bytes(range(256)) * 64, b"tfm"):
         with socket.create_connection((run.address.host, run.address.port)) as stranger:
             stranger.sendall(data)
-            stranger.settimeout(30)
+            stranger.settimeout(DEADLINE)
             with suppress(ConnectionError):
                 while stranger.recv(4096):  # It greets, and hangs up.
                     pass
@@ -76,12 +77,13 @@ def test_strangers_are_refused_with_a_sentence(run):
     run.finish()
 
 
+@pytest.mark.serial("it measures time")
 def test_a_silent_stranger_holds_nobody_up(run):
     with socket.create_connection((run.address.host, run.address.port)) as stranger:
         begin = time.monotonic()
         run.start_worker()
         run.wait_for_members(1)
-        stranger.settimeout(30)
+        stranger.settimeout(DEADLINE)
         while stranger.recv(4096):
             pass
         assert time.monotonic() - begin < 20
@@ -95,7 +97,7 @@ def test_another_training_s_secret_is_refused_on_both_sides(run):
         messages.connect(run.address, secrets.token_bytes(32), time.monotonic() + 10)
     wait_until(lambda: "it has another training's secret" in run.said(), run.said)
     late = run.start_worker(secret=secrets.token_bytes(32))
-    assert late.wait(60) != 0
+    assert late.wait(DEADLINE) != 0
     assert "has another training's secret" in run.said()
     run.finish()
 
@@ -112,7 +114,7 @@ def test_half_a_message_and_nonsense(run):
         with messages.connect(run.address, run.secret, time.monotonic() + 10) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(30)
+            connection.settimeout(DEADLINE)
             while connection.recv(4096):
                 pass
     run.start_worker()

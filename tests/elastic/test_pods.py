@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import cgroups
 from tests.support.commands import tfm
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import ElasticRun, freeze, thaw, wait_until
 from tests.support.pid_namespaces import needs_namespaces
 from tf_malleable.elastic.settings import SECRET
@@ -40,9 +41,9 @@ def test_workers_by_variables_are_seen_from_elsewhere_and_say_that_they_leave(tm
         assert [each["reason"] for each in found["rescales"]] == ["start", "join"]
         assert "steps/s, 4 shards" in tfm(*words, env=env).stdout
         second.terminate()
-        assert second.wait(60) == 83
+        assert second.wait(DEADLINE) == 83
         run.finish()
-        assert run.workers[0].wait(60) == 0
+        assert run.workers[0].wait(DEADLINE) == 0
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU only")

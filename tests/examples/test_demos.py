@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -89,5 +91,5 @@ def test_a_narrated_program_ends_by_sigterm_in_order(tmp_path):
         assert running.stdout is not None
         assert running.stdout.readline() == "began\n"
         running.terminate()
-        assert running.communicate(timeout=30)[0] == "ended\n"
+        assert running.communicate(timeout=DEADLINE)[0] == "ended\n"
     assert running.returncode == 128 + signal.SIGTERM

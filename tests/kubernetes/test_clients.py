@@ -16,6 +16,7 @@ from kubernetes import config, watch
 
 from tests.support import ROOT
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.authorization import account, unused
 from tests.support.kubernetes.examples import CRD, choir, pod
 from tests.support.kubernetes.refusals import RefusedError
@@ -137,7 +138,7 @@ def operator(cluster, folder):
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import has_ended
 from tests.support.kubernetes.examples import ask, pod
 
@@ -193,7 +194,9 @@ def test_pods_have_addresses_of_their_own_and_can_talk(cluster):
     wait_for(lambda: cluster.log("one").endswith("\n"))
     addresses = phase(cluster, "Running")["podIP"], phase(cluster, "Running", "other")["podIP"]
     assert addresses[0] != addresses[1]
-    with socket.create_connection((addresses[0], int(cluster.log("one"))), timeout=20) as talk:
+    with socket.create_connection(
+        (addresses[0], int(cluster.log("one"))), timeout=DEADLINE
+    ) as talk:
         assert talk.recv(5) == b"hello"
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.authorization import ADMIN
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.examples import ask, config, pod
@@ -45,7 +46,7 @@ class Stream:
 @contextmanager
 def watching(server, token, query="", path=MAPS):
     port = int(server.url.rpartition(":")[2])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
     connection.request(
         "GET", f"{path}?watch=true&{query}", headers={"Authorization": f"Bearer {token}"}
     )

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import DEADLINE, TFM
+from tests.support.controllers import TFM
+from tests.support.deadline import DEADLINE
 from tests.support.pid_namespaces import IN_NAMESPACE, Container, needs_namespaces, wait_for
 
 pytestmark = needs_namespaces

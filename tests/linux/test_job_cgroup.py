@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import has_ended
 from tf_malleable.linux.cgroups import job_cgroup
 from tf_malleable.linux.processes import procfs, signals
@@ -134,7 +135,7 @@ def test_a_process_with_a_reused_pid_gets_no_signal():
         time.sleep(0.2)
         assert process.poll() is None
         signals.send([identity], signal.SIGKILL)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(DEADLINE) == -signal.SIGKILL
     finally:
         process.kill()
         process.wait()

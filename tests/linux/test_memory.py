@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.linux import memory
 from tf_malleable.linux.cgroups import job_cgroup, memory_cgroup
 from tf_malleable.linux.memory import process_memory, read_memory
@@ -127,7 +128,7 @@ def test_a_job_never_gets_more_than_its_limit(grouped):
     assert used is not None
     assert 8 * MIB <= used <= 64 * MIB
     assert take(process, 256) == ""
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(DEADLINE) == -signal.SIGKILL
 
 
 def test_the_limit_is_for_its_children_too(grouped):
@@ -138,7 +139,7 @@ def test_the_limit_is_for_its_children_too(grouped):
         counted.folder.joinpath("cgroup.procs").write_text(str(other.pid))
         assert counted.limit(64 * MIB)
         assert take(other, 256) == ""
-        assert other.wait(30) == -signal.SIGKILL
+        assert other.wait(DEADLINE) == -signal.SIGKILL
 
 
 def test_it_is_found_again(grouped):

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.support.controllers import controller
+from tests.support.deadline import DEADLINE
 
 IS_ROOT = os.geteuid() == 0
 
@@ -34,7 +35,7 @@ def output(program: str, *args: str, leads_session: bool) -> list[str]:
         [sys.executable, "-c", program, *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=True,
         start_new_session=leads_session,
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.users import said_as
 from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 
@@ -322,7 +323,7 @@ def test_a_group_that_its_owner_has_alone_may_write(place, group, acl, is_refuse
             *("unshare", "--mount", "sh", "-ec", "\n".join([*mounts, f'{as_ada} "$@"']), "sh"),
             *(sys.executable, "-c", OPEN, folder),
         ],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=DEADLINE,
     )  # fmt: skip
     if is_refused:
         assert f"other users may write to {folder}" in done.stderr

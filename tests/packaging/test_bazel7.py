@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 TOOL = Path(__file__).parents[2] / "tools" / "bazel7.sh"
 # They install a file at a time, and run nothing in what was installed.
 PROGRAMS = {
@@ -41,7 +43,7 @@ def run(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=DEADLINE,
         )
         return done.returncode, done.stdout
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
 STEP = TOOLS / "step.sh"
@@ -25,7 +27,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> tuple[int, str, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
     return done.returncode, done.stdout, done.stderr
 

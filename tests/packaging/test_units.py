@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tests.support import ROOT
+from tests.support.deadline import DEADLINE
 
 pytestmark = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
@@ -22,7 +23,7 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
         ["systemd-analyze", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
 

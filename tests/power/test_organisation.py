@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.brokers import MOSQUITTO, Mosquitto
 from tests.support.commands import started
-from tests.support.controllers import DEADLINE, controller, wait_for
+from tests.support.controllers import controller, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.powercap import Powercap
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import PowerCurve

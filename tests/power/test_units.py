@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from tests.support.brokers import MOSQUITTO, Mosquitto
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client, read_broker
@@ -34,7 +35,7 @@ with_broker = pytest.mark.skipif(MOSQUITTO is None, reason="apt-get install mosq
 def in_loop(test: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*arguments, **named):
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 40))
+        asyncio.run(asyncio.wait_for(test(*arguments, **named), DEADLINE))
 
     return run
 
@@ -61,7 +62,7 @@ class Host:
         return None if budget is None else budget.watts
 
 
-async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -334,7 +335,7 @@ async def test_the_end_of_a_unit_is_not_lost_in_a_wait_that_swallows_it(monkeypa
     monkeypatch.setattr(one, "_session_with_broker", swallowing)
     await one.start(Host(), CURVE)
     await begun.wait()
-    await asyncio.wait_for(one.close(), 20)
+    await asyncio.wait_for(one.close(), DEADLINE)
 
 
 @with_broker

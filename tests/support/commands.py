@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.controllers import start_tfm
+from tests.support.deadline import DEADLINE
 
 # The only one that a test's controller shares out.
 CPU = min(os.sched_getaffinity(0))
@@ -24,7 +25,7 @@ def tfm(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
         output, errors = process.communicate(timeout=120)
     except BaseException:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         raise
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
@@ -44,7 +45,7 @@ def started(*arguments: str, **options) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        server.settimeout(30)
+        server.settimeout(DEADLINE)
         yield server
 
 

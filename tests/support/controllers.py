@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.transport.connection import connect
 
 TFM = str(Path(sys.executable).parent / "tfm")
-DEADLINE = 30.0
 
 
 class Client(http.client.HTTPConnection):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.deadline import DEADLINE
 from tests.support.service import Agent
 from tf_malleable.api.schema.requests import Progress, Submission
 from tf_malleable.controller.http.application import application
@@ -58,7 +59,7 @@ class Crowd:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(DEADLINE)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.support import ROOT, zygote
+from tests.support.deadline import DEADLINE
 from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
 from tf_malleable.model import OperationError
@@ -149,7 +150,7 @@ class LocalTraining:
     def set(self, workers: int) -> None:
         """Change how many workers there are."""
         words = [*_TFM, "set", "--name", "t", str(workers)]
-        assert zygote.popen("keras")(words, env=self._env).wait(60) == 0
+        assert zygote.popen("keras")(words, env=self._env).wait(DEADLINE) == 0
 
     def finish(self) -> dict[int, dict[str, Any]]:
         """Let it end; return what its processes that came to the end have, by their ids."""

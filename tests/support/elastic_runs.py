@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT, zygote
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.pid_namespaces import Container
 from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
@@ -23,8 +24,6 @@ from tf_malleable.elastic.settings import SECRET
 from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
-# The machine may be slow; what takes longer hangs.
-END_SECONDS = 40.0
 # No worker does so many steps while the test decides when they end.
 _AHEAD = 80
 WORDS = 3000
@@ -102,7 +101,7 @@ class ElasticRun:
         words = [*_TFM, "coordinator", "--listen", where, "--shards", str(self.shards)]
         words += options
         if self.address.port:
-            self.coordinator.wait(60)  # Until it has ended, it has the port.
+            self.coordinator.wait(DEADLINE)  # Until it has ended, it has the port.
         self.coordinator = self._start(words, env=self._env, stdout=subprocess.PIPE)
         assert self.coordinator.stdout is not None
         host, _, port = self.coordinator.stdout.readline().strip().rpartition(":")
@@ -253,7 +252,7 @@ class ElasticRun:
 
 def wait_until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
     """Wait for what must happen; if it does not, say what is known."""
-    end = time.monotonic() + END_SECONDS
+    end = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < end, why()
         time.sleep(0.02)

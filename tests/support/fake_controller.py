@@ -24,6 +24,8 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
+from tests.support.deadline import DEADLINE
+
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -204,14 +206,14 @@ class FakeController:
         """Return what was heard of a kind, in order."""
         return [heard for heard in self.state.heard if heard.kind == kind]
 
-    def wait(self, true: Callable[[], Any], seconds: float = 30) -> Any:
+    def wait(self, true: Callable[[], Any], seconds: float = DEADLINE) -> Any:
         """Return what true() returns once that is true; fail if it does not become so."""
         with self.state.changed:
             found = self.state.changed.wait_for(true, seconds)
         assert found, f"not within {seconds} s; heard: {self.state.heard[-5:]}"
         return found
 
-    def wait_for_acknowledgement(self, serial: int, seconds: float = 30) -> Heard:
+    def wait_for_acknowledgement(self, serial: int, seconds: float = DEADLINE) -> Heard:
         """Return the acknowledgement that this grant has settled."""
         wanted = {"serial": serial, "settled": True}
         return self.wait(
@@ -219,7 +221,9 @@ class FakeController:
             seconds,
         )
 
-    def wait_for_progress(self, good: Callable[[dict[str, Any]], Any], seconds: float = 30) -> Any:
+    def wait_for_progress(
+        self, good: Callable[[dict[str, Any]], Any], seconds: float = DEADLINE
+    ) -> Any:
         """Return the first report from now on that is good."""
         seen = len(self.heard("progress"))
         return self.wait(

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.controllers import DEADLINE, Client, ask
+from tests.support.controllers import Client, ask
+from tests.support.deadline import DEADLINE
 from tests.support.users import become, command
 from tf_malleable.api.schema.history import MOST_HISTORY
 

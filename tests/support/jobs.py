@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import tf_malleable
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.join import JOIN, Join
 from tf_malleable.linux.processes.procfs import read_stat
@@ -23,8 +24,6 @@ PRELOAD = Path(tf_malleable.__file__).parent / "preload"
 CPUS = sorted(os.sched_getaffinity(0))
 FIRST, LAST = {CPUS[0]}, {CPUS[-1]}
 ALL = set(CPUS)
-
-DEADLINE = 60
 
 
 def has_ended(pid: int) -> bool:

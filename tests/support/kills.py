@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 
-from tests.support.controllers import DEADLINE, TFM, Controller, wait_for
+from tests.support.controllers import TFM, Controller, wait_for
+from tests.support.deadline import DEADLINE
 
 KINDS = ("job", "agent", "controller")
 # How often each is killed, of so many kills.

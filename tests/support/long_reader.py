@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.controllers import DEADLINE
+from tests.support.deadline import DEADLINE
 
 _PROGRAM = Path(__file__).with_name("read_loop.py")
 

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from tests.support import ROOT
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tiers import TierNode
 
 PACKAGES = ROOT / "build" / "s3"
@@ -106,7 +107,7 @@ class ObjectStorage:
         # By default, a body is said to be a form, which moto parses.
         about = {"Content-Type": "application/octet-stream", "Authorization": _SIGNATURE}
         request = urllib.request.Request(f"{self.url}{path}", data, about, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return bytes(answer.read())
 
     def put(self, key: str, data: bytes) -> None:
@@ -120,7 +121,7 @@ class ObjectStorage:
     def kill(self) -> None:
         """Kill it."""
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(DEADLINE)
 
 
 @contextmanager
@@ -191,7 +192,7 @@ class S3Program:
     def end(self) -> None:
         """Kill it."""
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=DEADLINE)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
@@ -34,8 +35,6 @@ Object = dict[str, Any]
 JOBS = "malleablejobs"
 IMAGE = "trainer:1"
 WORDS = 1000
-# The machine may be slow; what takes longer hangs.
-SECONDS = 40.0
 TIMINGS = Timings(
     call=3.0,
     poll=0.1,
@@ -57,7 +56,7 @@ _NAMESPACE, _ACCOUNT = "tf-malleable", "tf-malleable-operator"
 _BASE = ROOT / "deploy" / "kubernetes" / "base"
 
 
-def wait_until(condition: Callable[[], Any], why: Callable[[], object], seconds=SECONDS) -> Any:
+def wait_until(condition: Callable[[], Any], why: Callable[[], object], seconds=DEADLINE) -> Any:
     """Wait for what must happen, and return it; if it does not, say what is known."""
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -131,7 +130,7 @@ class OperatorProcess:
         """End it in peace."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            assert self.process.wait(30) == 0
+            assert self.process.wait(DEADLINE) == 0
         finally:
             self.kill()
 
@@ -150,7 +149,7 @@ class Site:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder, self.nodes = cluster, folder, cluster
-        self.client, self.seconds = cluster.client, SECONDS
+        self.client, self.seconds = cluster.client, DEADLINE
         self._operators: list[OperatorThread | OperatorProcess] = []
         for file in ("namespace", "crd", "account"):
             cluster.apply((_BASE / f"{file}.yaml").read_text())

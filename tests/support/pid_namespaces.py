@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.controllers import DEADLINE
+from tests.support.deadline import DEADLINE
 
 IN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 if os.getuid():

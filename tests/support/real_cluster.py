@@ -16,6 +16,7 @@ import urllib.request
 from contextlib import suppress
 from typing import Any
 
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.refusals import RefusedError
 from tests.support.kubernetes.resources import BUILT_IN, Resource
@@ -127,7 +128,9 @@ class RealClient(Client):
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=30, context=self._where.tls) as answer:
+            with urllib.request.urlopen(
+                request, timeout=DEADLINE, context=self._where.tls
+            ) as answer:
                 found: bytes = answer.read()
                 return found
         except urllib.error.HTTPError as error:

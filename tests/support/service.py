@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.schema.refusal import Refusal
@@ -62,7 +63,7 @@ class Program:
         return bool(int(bits, 16) >> (number - 1) & 1)
 
     def wait(self) -> int:
-        return self._process.wait(10)
+        return self._process.wait(DEADLINE)
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -123,7 +124,7 @@ class Host:
         await asyncio.sleep(0.01)
         return job
 
-    async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = DEADLINE) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         while not condition():
             assert asyncio.get_running_loop().time() < deadline, self.service.jobs()

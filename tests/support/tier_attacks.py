@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.controllers import DEADLINE
+from tests.support.deadline import DEADLINE
 from tests.support.tier_machine import HOSTILE, Machine
 from tf_malleable.tier.protocol import Identity, MessageKind, ReaderCounts, ReaderMessage
 

@@ -21,6 +21,7 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.controllers import ask, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.long_reader import LongReader
 from tests.support.tiers import SECRET, read_until, settle
 from tests.support.unit_sandbox import sandboxed
@@ -198,7 +199,7 @@ class Machine:
     def close(self) -> None:
         """End it."""
         self._holder.kill()
-        self._holder.communicate(timeout=30)
+        self._holder.communicate(timeout=DEADLINE)
 
 
 class Daemon:
@@ -266,7 +267,7 @@ class Daemon:
     def kill(self) -> None:
         """Kill it."""
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(DEADLINE)
 
     def status(self) -> dict[str, Any]:
         """Return what `tfm tier status` shows."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import tf_malleable.runtime
+from tests.support.deadline import DEADLINE
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
@@ -42,7 +43,6 @@ from tf_malleable.tier.protocol import (
 from tf_malleable.tier.store import blocks, layout
 
 SHIM: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
-DEADLINE: Final = 60.0
 _OLD: Final = 1_000_000_000
 _DESCRIPTORS: Final = {
     MessageKind.READING: (2,),

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.support.commands import tfm
-from tests.support.controllers import DEADLINE, ask, start_tfm, wait_for
+from tests.support.controllers import ask, start_tfm, wait_for
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.tier import STATUS
 
 SECRET = "a secret of the nodes in a test"
@@ -135,7 +136,7 @@ class TierNode:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(DEADLINE)
 
     def stop(self) -> None:
         """Hang it, as SIGSTOP does."""

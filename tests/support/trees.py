@@ -18,6 +18,7 @@ from patch_series import PATCHES, Series, find_series
 from source_facts import FileFacts, line_hash, read_facts
 
 from tests.support import ROOT
+from tests.support.deadline import DEADLINE
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 TOOL = ROOT / "tools" / "apply_patches.py"
@@ -80,6 +81,6 @@ def tool(*arguments: object, **options: object) -> subprocess.CompletedProcess[s
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
         **options,  # type: ignore[call-overload]
     )

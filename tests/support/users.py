@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support import ROOT
-from tests.support.controllers import DEADLINE, Client
+from tests.support.controllers import Client
+from tests.support.deadline import DEADLINE
 
 JSON_LINES = "application/x-ndjson"
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tier_stand_in import DEADLINE, StandIn
+from tests.support.deadline import DEADLINE
+from tests.support.tier_stand_in import StandIn
 from tf_malleable.tier.protocol import StateFlag
 
 OLD = 1_000_000_000

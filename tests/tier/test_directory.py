@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage
 from tf_malleable.tier.peers import directory
 from tf_malleable.tier.peers.directory import Directory
@@ -73,7 +74,7 @@ def run(
             with suppress(asyncio.CancelledError):
                 await task
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), DEADLINE))
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import SECRET, TierNode, certificate, make_source, nodes, one_node
 from tf_malleable.tier.node_messages import RecordsMessage, key_of
@@ -126,6 +127,7 @@ def test_a_transfer_that_is_cut_off(tmp_path, source):
             fetch(address, key(source / "big"))
 
 
+@pytest.mark.serial("it measures time")
 def test_a_peer_that_is_too_slow(tmp_path, source):
     with nodes(tmp_path, source, 1) as (a,):
         a.warm(source / "big")
@@ -268,7 +270,7 @@ def test_after_a_restart_of_the_machine_copies_are_compared_first(tmp_path, sour
     with one_node(tmp_path, source) as node:
         node.warm(source)
         node.process.terminate()
-        node.process.wait(30)
+        node.process.wait(DEADLINE)
         (node.store / "boot-id").write_text("another boot")
         with node.copy(source / "big").open("r+b") as copy:
             copy.write(b"lost in the crash")

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.controllers import DEADLINE, wait_for
+from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import TierNode, make_source, one_node

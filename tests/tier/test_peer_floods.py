@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tiers import SECRET, TierNode, certificate, make_source, nodes
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.node_messages import RECORDS_PATH, SIGNATURE, RecordsAnswer
@@ -63,7 +64,7 @@ def signed(target: str, body: bytes) -> dict[str, str]:
 def tell(node: TierNode) -> int:
     """Send a message as a node does; return the status of the answer."""
     host, port = node.address.rsplit(":", 1)
-    client = http.client.HTTPConnection(host, int(port), timeout=30)
+    client = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
     body = b'{"node": "127.0.0.9:1"}'
     try:
         client.request("POST", RECORDS_PATH, body, signed(RECORDS_PATH, body))
@@ -114,7 +115,7 @@ def test_a_stranger_that_holds_connections_keeps_no_node_out(node, data):
         assert tell(node) == 200
         # None of them stays.
         for end in ends:
-            end.settimeout(60)
+            end.settimeout(DEADLINE)
             with suppress(ConnectionResetError):
                 assert end.recv(1) == b""
     wait_for(lambda: tell(node) == 200)
@@ -134,7 +135,7 @@ def test_handshakes_that_do_not_end(tmp_path):
         b.warm(source)
         assert b.counted("peer_bytes") == len(DATA)
         for end in ends:
-            end.settimeout(60)
+            end.settimeout(DEADLINE)
             with suppress(ConnectionResetError):
                 while end.recv(100):  # An alert, or nothing.
                     pass
@@ -177,4 +178,4 @@ def test_a_node_stays_connected_and_a_stranger_does_not(monkeypatch):
             writer.close()
         await server.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), DEADLINE))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import make_source, nodes, one_node, settle
 from tf_malleable.tier.protocol import Identity, MapHead, MessageKind, unit_of
@@ -327,6 +328,6 @@ def test_a_state_says_that_the_daemon_lives(node):
 
     wait_for(lambda: valid_until() > time.clock_gettime(time.CLOCK_BOOTTIME) + 1)
     node.process.terminate()
-    node.process.wait(30)
+    node.process.wait(DEADLINE)
     assert valid_until() == 0
     assert not node.socket.exists()

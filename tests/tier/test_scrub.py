@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tiers import SCRUB_SECONDS, make_source, one_node
 from tf_malleable.tier import scrub
 from tf_malleable.tier.metrics import Counters
@@ -95,7 +96,7 @@ def test_a_store_without_copies_is_looked_at_again(tmp_path, source):
     async def run() -> None:
         await scrub.Scrub(service_with(tmp_path, source), 0.01).once()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), DEADLINE))
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_a_daemon_ends_while_it_scrubs(tmp_path, source):
         node.start()  # With a copy that takes it a month or more.
         wait_for(lambda: node.status()["copies"] == len(FILES))
         node.process.terminate()
-        node.process.wait(60)
+        node.process.wait(DEADLINE)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.tier_stand_in import SHIM, StandIn
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, MessageKind, StateFlag
 
@@ -246,7 +247,7 @@ print(hashlib.sha256(data).hexdigest(), os.lseek(file, 0, os.SEEK_CUR), os.get_i
     ) as reader:  # fmt: skip
         assert reader.stdout.readline() == "opened\n"
         daemon.place(path, content(LARGE, 2))
-        printed, _ = reader.communicate("\n", timeout=60)
+        printed, _ = reader.communicate("\n", timeout=DEADLINE)
     assert printed.split() == [digest(content(LARGE, 2)), "7", "False"]
 
 
@@ -277,7 +278,7 @@ sys.stdin.readline()
         # The reader still runs: it does not keep the daemon waiting, or its descriptors.
         daemon.wait_for(stdio, MessageKind.CLOSED)
         daemon.wait_for(swapped, MessageKind.CLOSED)
-        reader.communicate("\n", timeout=60)
+        reader.communicate("\n", timeout=DEADLINE)
     kinds = [MessageKind.READING, MessageKind.UNSEEN, MessageKind.CLOSED]
     assert daemon.kinds(stdio) == kinds
     kinds = [MessageKind.READING, MessageKind.CLOSED]

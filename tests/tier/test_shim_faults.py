@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import tier_stand_in
+from tests.support.deadline import DEADLINE
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_stand_in import StandIn, stop
 from tests.support.tiers import read_until
@@ -166,6 +167,7 @@ def test_a_look_at_a_remote_source_asks_its_server_if_the_daemon_says_so(tmp_pat
         assert told == [0, content(LARGE, 2)[0]]
 
 
+@pytest.mark.serial("it measures time")
 def test_a_daemon_that_hangs_delays_nobody(daemon):
     daemon.freeze()
     paths = [make(daemon, f"set/{i}", 10_000) for i in range(500)]
@@ -215,7 +217,7 @@ def test_a_reply_that_comes_while_its_reader_does_not_run_is_not_late(tmp_path, 
     reader: subprocess.Popen[bytes]
 
     def answer(daemon, path):
-        assert started.wait(60)
+        assert started.wait(DEADLINE)
         daemon.place(path, content(10_000))
         reader.send_signal(signal.SIGSTOP)
         # Of its 250 ms, none are left.
@@ -229,7 +231,7 @@ def test_a_reply_that_comes_while_its_reader_does_not_run_is_not_late(tmp_path, 
         command = [sys.executable, "-S", "-c", WHOLE_READ, path]
         reader = subprocess.Popen(command, env=daemon.environment())
         started.set()
-        assert reader.wait(60) == 0
+        assert reader.wait(DEADLINE) == 0
 
     files = itertools.count()
     with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS, answer=answer) as daemon:
@@ -363,7 +365,7 @@ def test_a_source_that_changes_while_it_is_read_is_read_as_without_the_shim(daem
             other.rename(path)
         else:
             path.write_bytes(content(LARGE, 3))
-        told[with_shim] = reader.communicate("\n", timeout=60)[0]
+        told[with_shim] = reader.communicate("\n", timeout=DEADLINE)[0]
     assert told[True] == told[False]
 
 
@@ -419,7 +421,7 @@ def test_after_a_change_of_the_source_no_open_gets_an_old_byte(daemon, path, cha
         if who == "another program":
             code = COMMON + CHANGES[change]
             subprocess.run([sys.executable, "-S", "-c", code, path], check=True)
-        printed, _ = reader.communicate(b"\n", timeout=60)
+        printed, _ = reader.communicate(b"\n", timeout=DEADLINE)
     if change == "map" and path.stat().st_ctime_ns == before.st_ctime_ns:
         pytest.skip("on this file system, a write to a mapping changes no status")
     assert printed == path.read_bytes()
@@ -846,7 +848,7 @@ def test_reads_that_the_shim_does_not_see_get_the_sources_bytes(daemon, path):
             stdout=subprocess.PIPE,
             check=True,
         )
-        other.communicate("", timeout=30)
+        other.communicate("", timeout=DEADLINE)
     if done.stdout == b"none\n":
         pytest.skip("this kernel has no io_uring")
     assert done.stdout == path.read_bytes()

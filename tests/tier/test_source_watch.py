@@ -7,6 +7,7 @@ import asyncio
 import os
 from pathlib import Path
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.tier.source_watch import SourceWatch
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -25,7 +26,7 @@ async def told(path: Path, act, last: str) -> tuple[frozenset[str], frozenset[st
     try:
         watch.watch(str(path))
         act()
-        return await asyncio.wait_for(heard, 30)
+        return await asyncio.wait_for(heard, DEADLINE)
     finally:
         watch.close()
 

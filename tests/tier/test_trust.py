@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tiers import make_source, one_node, read_until, settle
 from tests.support.users import become, said_as
 from tf_malleable.api.transport import tier_address
@@ -81,7 +82,7 @@ def cat(place: Path, uid: int, variable: str, path: Path, words: Sequence[str] =
             "LD_PRELOAD": f"{place}/shim.so",
             "TF_MALLEABLE_TIER": variable,
         },
-        user=uid, group=uid, extra_groups=[], capture_output=True, check=True, timeout=60,
+        user=uid, group=uid, extra_groups=[], capture_output=True, check=True, timeout=DEADLINE,
     ).stdout  # fmt: skip
 
 
@@ -313,7 +314,7 @@ def test_the_store_is_known_under_another_path(place, program, trusted):
              f"--reuid={VICTIM}", f"--regid={VICTIM}", "--clear-groups", "cat", program],
             env={"PATH": os.environ["PATH"], "LD_PRELOAD": f"{place}/shim.so",
                  "TF_MALLEABLE_TIER": f"{variable}\nstore={named}"},
-            capture_output=True, check=False, timeout=60,
+            capture_output=True, check=False, timeout=DEADLINE,
         )  # fmt: skip
         if done.returncode:
             pytest.skip(f"cannot mount here: {done.stderr.decode()}")
@@ -332,10 +333,10 @@ def test_nothing_is_sent_to_a_socket_on_which_another_user_listens(place, progra
             server.bind(str(folder / "tier.sock"))
             server.listen()
             os.write(tells, b"listens")
-            server.settimeout(60)
+            server.settimeout(DEADLINE)
             reader, _ = server.accept()
             with reader:
-                reader.settimeout(60)
+                reader.settimeout(DEADLINE)
                 return f"heard {reader.recv(4096)!r}"
 
     with ThreadPoolExecutor() as pool:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import DEADLINE, start_tfm
+from tests.support.controllers import start_tfm
 from tests.support.crowd import Crowd
+from tests.support.deadline import DEADLINE
 
 
 class Served:

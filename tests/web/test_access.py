@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.controllers import ask, start_tfm
+from tests.support.deadline import DEADLINE
 from tests.web.conftest import served
 from tf_malleable.web.access import Access, Visit
 from tf_malleable.web.jupyter import setup
@@ -101,7 +102,7 @@ def test_a_form_cannot_change_anything_and_nobody_can_if_read_only(access):
 def send(web, method, path, headers=None, body=None):
     """Return status, headers and text of an answer, without a browser's help."""
     parts = urlsplit(web.base)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=DEADLINE)
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
@@ -218,7 +219,7 @@ def test_jupyter_s_proxy_needs_no_token(crowd, tmp_path):
 )
 def test_bad_options_are_one_sentence(options, sentence, tmp_path):
     done = start_tfm("web", *options, stdout=-1, stderr=-1, text=True, cwd=tmp_path)
-    _, errors = done.communicate(timeout=30)
+    _, errors = done.communicate(timeout=DEADLINE)
     assert done.returncode in (1, 2)
     assert errors.startswith("tfm: ")
     assert sentence in errors

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.web.relay import Relay
 from tf_malleable.web.series import Series
 
@@ -80,7 +81,7 @@ def run(scenario, tmp_path):
                 relay = Relay(session, controller.path)
                 running = asyncio.create_task(relay.run())
                 try:
-                    await asyncio.wait_for(scenario(controller, relay), 30)
+                    await asyncio.wait_for(scenario(controller, relay), DEADLINE)
                 finally:
                     running.cancel()
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.commands import started
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.authorization import account
 
 LEASE = "tf-malleable-operator"
@@ -32,5 +33,5 @@ def test_it_leads_until_sigterm(cluster):
     with started("cluster", "operator", *map(str, words)) as operator:
         wait_for(lambda: cluster.client.find("leases", LEASE))
         operator.terminate()
-        assert operator.wait(30) == 0
+        assert operator.wait(DEADLINE) == 0
     assert cluster.client.get("leases", LEASE)["spec"]["holderIdentity"] == ""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.commands import tfm
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tiers import make_source, one_node
 
 DATA = {"a/1": b"one" * 1000, "a/2": b"two" * 1000, "b/3": b"three" * 1000}
@@ -167,7 +168,7 @@ def test_metrics(tmp_path, source):
         line = wait_for(lambda: "metrics at" in node.log.read_text() and node.log.read_text())
         address = line.split("metrics at ")[1].split()[0]
         node.warm(source)
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address, timeout=DEADLINE) as answer:
             text = answer.read().decode()
     size = float(sum(map(len, DATA.values())))
     assert f"tfm_tier_source_bytes_total {size}" in text

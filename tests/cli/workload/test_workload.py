@@ -15,6 +15,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, started, tfm
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import has_ended
 
 
@@ -134,7 +135,7 @@ def test_a_controller_that_is_restarted_meanwhile_knows_all(controller, tmp_path
         controller.stop(signal.SIGKILL)
         with controllers.controller(tmp_path, "--cpus", str(CPU)):
             (tmp_path / "restarted").touch()
-            output, _ = process.communicate(timeout=60)
+            output, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
     assert [job["outcome"] for job in json.loads(output)["jobs"]] == ["finished", "finished"]
     assert Path("mix.out/b.log").read_text().endswith("ran\n")
@@ -156,7 +157,7 @@ def test_interrupted_it_ends_what_a_program_has_left_behind(controller):
         wait_for(lambda: [job for job in controller.get("/v1/jobs")["jobs"] if job["remaining"]])
         pid = int(Path("pid").read_text())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(DEADLINE) == 128 + signal.SIGTERM
     wait_for(lambda: has_ended(pid))
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
 
@@ -189,7 +190,7 @@ def test_a_job_that_was_cancelled_has_not_finished(controller):
     with started("workload", "--json", write("0 --name it -- sleep 600\n")) as process:
         wait_for(lambda: controller.get("/v1/jobs")["jobs"])
         tfm("cancel", "it")
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
     assert [job["outcome"] for job in json.loads(output)["jobs"]] == ["cancelled"]
 
@@ -243,7 +244,7 @@ def test_interrupted_it_leaves_no_job_behind(controller, number, code):
         found = pids("runs")
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
         process.send_signal(number)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=DEADLINE)
         assert (process.returncode, output) == (code, "")
         assert "Traceback" not in errors
     assert len(found) == 2
@@ -257,7 +258,7 @@ def test_interrupted_it_ends_paused_jobs_too(controller):
         found = pids("runs")
         assert tfm("pause", "runs").returncode == 0
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         assert process.returncode == 130
     assert all(map(has_ended, found))
 
@@ -266,7 +267,7 @@ def test_interrupted_alone_it_leaves_no_job_behind():
     with started("workload", "--alone", write(nested_job("runs"))) as process:
         found = pids("runs")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         assert process.returncode == 130
     assert all(map(has_ended, found))
 
@@ -281,7 +282,7 @@ def test_under_nohup_it_outlives_the_terminal():
         # If both were obeyed, SIGHUP with its lower number would be first.
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         assert process.returncode == 143
     assert all(map(has_ended, found))
 
@@ -293,11 +294,12 @@ def test_a_child_that_does_not_obey_is_killed_after_a_while():
         log = Path("mix.out/it.log")
         pid = int(wait_for(lambda: log.exists() and log.read_text()))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         assert process.returncode == 130
     assert has_ended(pid)
 
 
+@pytest.mark.serial("it measures time")
 def test_a_job_that_does_not_obey_is_killed_at_once_if_told_twice():
     deaf = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     with started("workload", "--alone", write(f'0 --name deaf -- sh -c "{deaf}"\n')) as process:
@@ -308,7 +310,7 @@ def test_a_job_that_does_not_obey_is_killed_at_once_if_told_twice():
         # Once more, by somebody without patience.
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
         assert process.returncode == 130
         # What it would be given otherwise.
         assert time.monotonic() - begin < 5

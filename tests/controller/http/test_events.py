@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.controllers import Client, ask, wait_for
 from tests.support.crowd import Crowd
+from tests.support.deadline import DEADLINE
 
 # Makes a line that no socket's buffer holds a few of.
 LONG = ["x" * 4000] * 50
@@ -64,7 +65,7 @@ def test_who_stops_reading_is_dropped_and_nobody_waits(crowd):
             assert status == 200
             time.sleep(0.1)
         # It has been cut off, in the middle of a line.
-        deaf.settimeout(10)
+        deaf.settimeout(DEADLINE)
         assert drained(deaf).startswith(b"HTTP/1.1 200")
 
 

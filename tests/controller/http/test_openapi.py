@@ -18,6 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck, assume, settings
 from schemathesis.checks import CHECKS
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.openapi import document
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.server import Server
@@ -114,7 +115,7 @@ class Served:
 
     def __enter__(self):
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(DEADLINE)
         return self
 
     def __exit__(self, *_):
@@ -124,7 +125,7 @@ class Served:
 
     def live(self) -> str:
         """Return the id of a job that lives."""
-        answer = requests.post(f"{self.url}/v1/jobs", json={"name": "fuzzed"}, timeout=30)
+        answer = requests.post(f"{self.url}/v1/jobs", json={"name": "fuzzed"}, timeout=DEADLINE)
         assert answer.status_code in (200, 201), answer.text
         return answer.json()["id"]
 
@@ -153,7 +154,7 @@ def test_every_route_is_documented_and_nothing_else(served):
 
 
 def test_the_document_is_served(served):
-    answer = requests.get(f"{served.url}/v1/openapi.json", timeout=30)
+    answer = requests.get(f"{served.url}/v1/openapi.json", timeout=DEADLINE)
     assert answer.json() == DOCUMENT
 
 

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 import tf_malleable
-from tests.support.controllers import DEADLINE, Client, controller, job, raw, wait_for
+from tests.support.controllers import Client, controller, job, raw, wait_for
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema import messages
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.history import History

@@ -19,7 +19,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.support.controllers import DEADLINE, Client, ask, raw, wait_for
+from tests.support.controllers import Client, ask, raw, wait_for
+from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import ControllerInfo
 from tf_malleable.api.schema.refusal import Refusal
@@ -119,6 +120,7 @@ def served(tmp_path):
     assert running.service.open == []
 
 
+@pytest.mark.serial("it measures time")
 @pytest.mark.parametrize("read_first", [False, True])
 def test_a_client_that_goes_is_noticed_at_once(served, read_first):
     client = served.watch("is-silent")
@@ -143,6 +145,7 @@ def test_a_client_that_goes_on_talking_is_still_noticed_when_it_goes(served):
     wait_for(lambda: served.service.open == [])
 
 
+@pytest.mark.serial("it measures time")
 def test_a_client_that_does_not_read_holds_nobody_up(served):
     with ExitStack() as stack:
         slow = [served.watch("talks") for _ in range(5)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import DEADLINE
+from tests.support.deadline import DEADLINE
 from tests.support.service import host
 from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.clock import until_next

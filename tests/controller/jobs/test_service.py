@@ -170,6 +170,7 @@ def test_pause_stops_the_processes_and_resume_continues_them(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.serial("it measures time")
 def test_a_killed_job_gives_its_cores_back_within_a_second(state):
     async def scenario():
         async with host(state) as here:
@@ -184,6 +185,7 @@ def test_a_killed_job_gives_its_cores_back_within_a_second(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.serial("it measures time")
 def test_a_stopped_job_is_noticed_within_two_seconds_and_not_waited_for(state):
     async def scenario():
         async with host(state) as here:

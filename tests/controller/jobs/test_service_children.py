@@ -58,7 +58,7 @@ def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(stat
             here.service.set_cores(ME, job, 1)
             (cpu,) = here.status(job).granted
             assert os.sched_getaffinity(child) != {cpu}
-            await here.until(lambda: os.sched_getaffinity(child) == {cpu}, seconds=3)
+            await here.until(lambda: os.sched_getaffinity(child) == {cpu})
 
     asyncio.run(scenario())
 

@@ -198,16 +198,16 @@ def test_of_300_forking_processes_none_runs_after_a_pause(state, way):
             live = here.service._reactor.roster.live[job]
             needs(way, live)
             children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
-            await here.until(lambda: len(children.read_text().split()) >= 300, seconds=30)
-            await here.until(lambda: len(live.processes.tree) > 300, seconds=30)
+            await here.until(lambda: len(children.read_text().split()) >= 300)
+            await here.until(lambda: len(live.processes.tree) > 300)
             here.service.pause(ME, job)
             await asyncio.sleep(0.1 if way == "cgroup" else 2.5)
             states = [stat.state for pid in live.processes.tree if (stat := read_stat(pid))]
             assert len(states) >= 300
             assert not [state for state in states if state in "RSD"]
             here.service.cancel(ME, job)
-            await here.until(lambda: not here.service.jobs(), seconds=30)
-            await here.until(lambda: all(map(has_ended, live.processes.tree)), seconds=10)
+            await here.until(lambda: not here.service.jobs())
+            await here.until(lambda: all(map(has_ended, live.processes.tree)))
 
     asyncio.run(scenario())
 

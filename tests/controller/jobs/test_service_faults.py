@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.service import ME, Agent, host
 from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.state.store import Store
@@ -195,7 +196,9 @@ def test_an_agent_that_does_not_obey_is_helped_from_outside(state):
             here.service.set_cores(ME, job, 1)
             cpu = here.status(job).granted[0]
             assert os.sched_getaffinity(here.programs[0].pid) != {cpu}
-            await here.until(lambda: os.sched_getaffinity(here.programs[0].pid) == {cpu}, seconds=3)
+            await here.until(
+                lambda: os.sched_getaffinity(here.programs[0].pid) == {cpu}, seconds=DEADLINE
+            )
             assert len(here.status(job).actual) == 4
 
     asyncio.run(scenario())

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT, store_writer
+from tests.support.deadline import DEADLINE
 from tests.support.records import ended, live, span
 from tests.support.store_writer import TOGETHER
 from tests.support.users import said_as
@@ -41,7 +42,7 @@ def start(mode: str, path: Path) -> subprocess.Popen[str]:
 
 def lines(mode: str, path: Path) -> list:
     process = start(mode, path)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
     return [json.loads(line) for line in output.splitlines()]
 
@@ -69,7 +70,7 @@ def test_killed_at_any_instant_it_holds_what_was_flushed(path):
             if line.endswith("\n"):
                 flushed, number, _ = json.loads(line)
                 numbers.append(number)
-        writer.wait(30)
+        writer.wait(DEADLINE)
         assert flushed > serial
 
         store = Store(path)
@@ -117,6 +118,7 @@ def test_on_a_full_disk_it_does_not_open(path):
     assert lines("open", path) == [f"cannot use the state file {path}: disk I/O error"]
 
 
+@pytest.mark.serial("it measures time")
 def test_while_somebody_else_writes_nothing_is_lost_and_nobody_waits(path):
     store = Store(path)
     other = sqlite3.connect(path, isolation_level=None)

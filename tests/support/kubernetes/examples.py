@@ -7,6 +7,7 @@ import http.client
 import json
 from typing import Any
 
+from tests.support.deadline import DEADLINE
 from tests.support.kubernetes.server import Server
 
 Object = dict[str, Any]
@@ -133,7 +134,7 @@ def ask(
 ) -> tuple[int, Any, dict[str, str]]:
     """Return status, decoded body and headers of an answer."""
     host, port = server.url.removeprefix("http://").split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
     headers = {"Content-Type": content_type}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"

@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.tier_attacks import attack
 from tests.support.tier_machine import DATA, READER, TFM, daemon
 
@@ -80,7 +81,7 @@ def test_a_host_without_the_secret_fills_the_memory(machine):
 def send(host: socket.socket) -> None:
     """Send a request without a signature, all but its end."""
     head = f"POST /v1/records HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY + 1}\r\n\r\n"
-    host.settimeout(20)
+    host.settimeout(DEADLINE)
     with suppress(OSError):  # It is not read, or hung up on.
         host.sendall(head.encode())
         host.sendall(bytes(BODY))

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.tier_machine import DATA, HOSTILE, READER, SOCKET, TFM
 
 FOLDER = f"/tmp/tf_malleable-tier-{READER}"
@@ -73,14 +74,14 @@ def plant(machine):
     yield do
     for process in listening:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
 
 
 def run(machine, program, **environment: str) -> bytes:
     """Run the victim's program as he would, and return what it prints."""
     done = machine.run(
         READER, *TFM, "run", "--tier", "--", "python3", program, environment=environment,
-        timeout=30.0,
+        timeout=DEADLINE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -166,10 +167,10 @@ def serve(machine, **environment: str) -> tuple[int | None, bytes]:
         line = process.stdout.readline()
         if b"copies of" in line:
             return None, line
-        return process.wait(30), line
+        return process.wait(DEADLINE), line
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
 
 
 def test_a_tier_does_not_listen_in_another_users_folder(machine):
