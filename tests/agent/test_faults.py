@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import fake_controller
+from tests.support import ROOT, fake_controller
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ALL, FIRST, LAST, Job
@@ -161,7 +161,9 @@ def test_other_requests_that_fail(fake, kind):
 @contextmanager
 def fake_process(path: Path, notes: Path):
     """Run the fake controller as a process of its own."""
-    process = subprocess.Popen([sys.executable, fake_controller.__file__, path, notes])
+    process = subprocess.Popen(
+        [sys.executable, "-m", fake_controller.__name__, path, notes], cwd=ROOT
+    )
     try:
         yield process
     finally:

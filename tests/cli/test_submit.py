@@ -87,12 +87,14 @@ def test_it_has_a_session_of_its_own_and_reads_nothing(controller):
         os.kill(pid, signal.SIGKILL)
 
 
-def test_output_is_followed_to_its_end(controller):
-    number = submitted(*shell("echo one; sleep 1; echo two"))
+def test_output_is_followed_to_its_end(controller, tmp_path):
+    go = tmp_path / "go"
+    number = submitted(*shell(f"echo one; until [ -e {go} ]; do sleep 0.1; done; echo two"))
     with started("logs", "-f", number) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == "one\n"
         assert number in {each["id"] for each in controller.get("/v1/jobs")["jobs"]}
+        go.touch()
         assert following.stdout.readline() == "two\n"
         assert following.wait(DEADLINE) == 0
 

@@ -257,7 +257,7 @@ class Terminal:
 
     def see(self, *wanted):
         """Read until all of this has been shown since the last time."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + DEADLINE
         self.text = ""
         while not all(each in ESCAPE.sub("", self.text) for each in wanted):
             assert time.monotonic() < end, self.text
@@ -266,7 +266,7 @@ class Terminal:
 
     def finish(self):
         """Return the exit code and what was written last; the terminal must be as before."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + DEADLINE
         while self.process.poll() is None:
             assert time.monotonic() < end
             if select.select([self.keyboard], [], [], 0.05)[0]:

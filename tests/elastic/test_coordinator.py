@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 
 from tests.elastic.test_coordination import Game
+from tests.support.deadline import DEADLINE
 from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.membership.coordinator import SILENT_SECONDS, Coordinator
 
@@ -43,7 +44,7 @@ def test_who_asks_after_a_loss_sees_what_is_done_about_it(coordinator, game):
     coordinator._events.put(("closed", 1, {}))
     coordinator._events.put(("said", 3, {"kind": "status"}))
     coordinator.serve(coordinator._events.empty)
-    status = messages.receive(game.ends[3], time.monotonic() + 5)
+    status = messages.receive(game.ends[3], time.monotonic() + DEADLINE)
     assert [each["id"] for each in status["processes"]] == ["b"]
     assert status["phase"] == "halting"
 
@@ -51,7 +52,7 @@ def test_who_asks_after_a_loss_sees_what_is_done_about_it(coordinator, game):
 def stalled_with(coordinator, game, come_back):
     """Serve after a stall in which worker a has hung up; return whether it counts as lost."""
     turns = count()
-    lost_by = time.monotonic() + 60
+    lost_by = time.monotonic() + DEADLINE
 
     def stopping():
         turn = next(turns)

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import wait_until
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links.errors import MeshError
@@ -94,7 +95,7 @@ def test_a_coordinator_comes_late_and_comes_back_at_another_address(monkeypatch)
     names, said = Names(monkeypatch), []
     with closing(Running("127.0.0.2")) as first:
         made = control(first.port, said)
-        starting = threading.Thread(target=made.start, args=(time.monotonic() + 60,))
+        starting = threading.Thread(target=made.start, args=(time.monotonic() + DEADLINE,))
         starting.start()
         wait_until(lambda: names.asked >= 2, lambda: "it gave up at once")
         assert starting.is_alive()

@@ -94,7 +94,7 @@ def test_another_training_s_secret_is_refused_on_both_sides(run):
     run.start_worker()
     run.wait_for_members(1)
     with pytest.raises(WrongSecretError, match="another training's secret"):
-        messages.connect(run.address, secrets.token_bytes(32), time.monotonic() + 10)
+        messages.connect(run.address, secrets.token_bytes(32), time.monotonic() + DEADLINE)
     wait_until(lambda: "it has another training's secret" in run.said(), run.said)
     late = run.start_worker(secret=secrets.token_bytes(32))
     assert late.wait(DEADLINE) != 0
@@ -111,7 +111,7 @@ def test_half_a_message_and_nonsense(run):
         messages.encode({"kind": "hello"}),
         b"\0\0\0\2[]",
     ):
-        with messages.connect(run.address, run.secret, time.monotonic() + 10) as connection:
+        with messages.connect(run.address, run.secret, time.monotonic() + DEADLINE) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             connection.settimeout(DEADLINE)
@@ -129,7 +129,7 @@ def test_what_is_no_coordinator_is_said_to_be_none(run, tmp_path):
         with pytest.raises(OSError, match="timed out"):
             messages.connect(address, run.secret, time.monotonic() + 0.2)
     with pytest.raises((OSError, MeshError)):
-        messages.connect(address, run.secret, time.monotonic() + 5)
+        messages.connect(address, run.secret, time.monotonic() + DEADLINE)
 
 
 def test_a_connection_to_itself_is_none_and_keeps_no_port(monkeypatch):
@@ -146,7 +146,7 @@ def test_a_connection_to_itself_is_none_and_keeps_no_port(monkeypatch):
         port = other.getsockname()[1]
     monkeypatch.setattr(socket, "create_connection", to_itself)
     with pytest.raises(ConnectionRefusedError):
-        messages.connect(Address("127.0.0.1", port), b"secret", time.monotonic() + 5)
+        messages.connect(Address("127.0.0.1", port), b"secret", time.monotonic() + DEADLINE)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", port))
 

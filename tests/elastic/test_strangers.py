@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import wait_until
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links import messages
@@ -28,7 +29,7 @@ def member():
 
     def serve(connection, message):
         with connection:
-            messages.send(connection, message, time.monotonic() + 30)
+            messages.send(connection, message, time.monotonic() + DEADLINE)
 
     listener = Listener("127.0.0.1", 0, SECRET, serve, refused.append)
     yield listener.address, refused
@@ -55,18 +56,18 @@ def test_half_open_connections_keep_no_process_out(request, who, count):
         for _ in range(count):
             stack.enter_context(socket.create_connection((address.host, address.port)))
         tcp = Address(address.host, address.port)
-        with messages.connect(tcp, SECRET, time.monotonic() + 60) as connection:
-            messages.send(connection, {"kind": "status"}, time.monotonic() + 60)
-            assert messages.receive(connection, time.monotonic() + 60)["kind"] == "status"
+        with messages.connect(tcp, SECRET, time.monotonic() + DEADLINE) as connection:
+            messages.send(connection, {"kind": "status"}, time.monotonic() + DEADLINE)
+            assert messages.receive(connection, time.monotonic() + DEADLINE)["kind"] == "status"
 
 
 def test_a_message_that_is_nested_too_deeply_is_refused(member):
     address, refused = member
     text = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    with messages.connect(address, SECRET, time.monotonic() + 60) as connection:
+    with messages.connect(address, SECRET, time.monotonic() + DEADLINE) as connection:
         connection.sendall(len(text).to_bytes(4, "big") + text)
         with pytest.raises(EOFError):
-            messages.receive(connection, time.monotonic() + 60)
+            messages.receive(connection, time.monotonic() + DEADLINE)
     expected = ["refused a connection from this machine: it sent a malformed message"]
     wait_until(lambda: refused == expected, lambda: str(refused))
 
@@ -79,4 +80,4 @@ def test_so_is_one_that_is_received():
             target=one.sendall, args=(len(text).to_bytes(4, "big") + text,), daemon=True
         ).start()
         with pytest.raises(MeshError, match="it sent a malformed message"):
-            messages.receive(other, time.monotonic() + 60)
+            messages.receive(other, time.monotonic() + DEADLINE)

@@ -65,7 +65,7 @@ def escape():
 
 
 def wait_until(condition) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -114,7 +114,7 @@ def grouped():
         finally:
             process.kill()
             process.wait()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + DEADLINE
             while not (group.remove() and (counted is None or counted.remove())):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.linux.processes import affinity, pidfds, procfs
 
 THREADS = """
@@ -75,7 +76,7 @@ def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
     odd.symlink_to("/bin/sleep")
     process = subprocess.Popen([odd, "60"])
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE
         while "a) T" not in (comm := name_of(process.pid)):
             assert time.monotonic() < deadline, comm
         stat = procfs.read_stat(process.pid)
@@ -88,7 +89,7 @@ def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
 
 
 def test_a_tree_has_all_descendants(family):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE
     while True:
         tree = procfs.trees([family.pid])[family.pid]
         if sorted(map(name_of, tree)) == ["sh", "sh", "sleep", "sleep"]:
@@ -229,7 +230,7 @@ def test_descendants_are_found_through_their_parents():
     program = "import subprocess, sys; subprocess.run(['sleep', '600'])"
     with subprocess.Popen([sys.executable, "-c", program]) as parent:
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + DEADLINE
             while len(found := procfs.descendants(parent.pid)) < 2:
                 assert time.monotonic() < deadline
             assert found == procfs.trees([parent.pid])[parent.pid]

@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.deadline import DEADLINE
+
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin")
 
 
@@ -65,7 +67,7 @@ class Mosquitto:
             self._process = subprocess.Popen(
                 [MOSQUITTO, "-c", str(self._config)], stdout=log, stderr=log
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return

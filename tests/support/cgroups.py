@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.support.deadline import DEADLINE
 from tf_malleable.linux.cgroups.cgroup import Mount, folders, parse_memberships, parse_mounts
 
 PERIOD = 100_000
@@ -62,7 +63,7 @@ class Group:
         while self.below:
             self.below.pop().remove()
         for folder in {self.cpu, self.cpuset}:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + DEADLINE
             while folder.exists():
                 for pid in (folder / "cgroup.procs").read_text().split():
                     with suppress(ProcessLookupError):

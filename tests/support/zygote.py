@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT
+from tests.support.deadline import DEADLINE
 from tests.tensorflow.quick_import import quick_imports
 
 _LENGTH = struct.Struct("!I")
@@ -340,7 +341,7 @@ def _as_imported() -> None:
 
 def _wait_until_alone() -> None:
     """Wait for threads of the imports, which the kernel may still have once they were joined."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + DEADLINE
     while len(threads := os.listdir("/proc/self/task")) > 1:
         if time.monotonic() > end:
             names = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in threads]

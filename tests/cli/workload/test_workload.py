@@ -105,19 +105,23 @@ def test_jobs_run_in_turn_and_are_measured(controller):
 
 
 def test_json_has_the_controller_s_own_metrics(controller):
-    file = write("0 --name a -- sleep 1.5\n0.2 --name b --priority 4 -- sleep 1.5\n")
-    result = tfm("workload", "--json", "--out", "deep/logs", file)
-    assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)
+    until = "sh -c 'until [ -e both ]; do sleep 0.1; done; sleep 0.5'"
+    file = write(f"0 --name a -- {until}\n0.2 --name b --priority 4 -- {until}\n")
+    with started("workload", "--json", "--out", "deep/logs", file) as process:
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        Path("both").touch()
+        output, errors = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, errors
+    found = json.loads(output)
     # In the order of arrival, which on a busy machine is not that of the file.
     first, second = found["jobs"]
     assert {first["name"], second["name"]} == {"a", "b"}
     # It came while the only CPU was taken.
     assert first["waiting_seconds"] < second["waiting_seconds"]
-    assert second["waiting_seconds"] > 0.2
-    assert 1.5 <= first["service_seconds"] < first["total_seconds"] + 0.001
+    assert second["waiting_seconds"] > 0.5
+    assert 0.5 <= first["service_seconds"] < first["total_seconds"] + 0.001
     assert found["summary"]["jobs"] == 2
-    assert found["summary"]["makespan"] >= 3
+    assert found["summary"]["makespan"] >= 1
     assert {span["state"] for span in found["spans"] if span["job"] == second["id"]} == {
         "waiting",
         "running",
@@ -173,7 +177,8 @@ def test_jobs_of_others_do_not_count(controller):
 
 
 def test_a_job_that_is_refused_has_failed(controller):
-    file = write("0 --name long -- sleep 1\n0.5 --name hasty --no-queue -- true\n")
+    until = "until [ -s mix.out/hasty.log ]; do sleep 0.1; done"
+    file = write(f"0 --name long -- sh -c '{until}'\n0.5 --name hasty --no-queue -- true\n")
     result = tfm("workload", "--json", file)
     assert result.returncode == 1
     found = {job["name"]: job for job in json.loads(result.stdout)["jobs"]}
@@ -182,7 +187,7 @@ def test_a_job_that_is_refused_has_failed(controller):
     hasty = found["hasty"]
     assert (hasty["started"], hasty["service_seconds"], hasty["core_seconds"]) == (None, 0, 0)
     assert hasty["waiting_seconds"] == hasty["total_seconds"] > 0
-    assert found["long"]["core_seconds"] > 0.9
+    assert found["long"]["core_seconds"] > 0
     assert Path("mix.out/hasty.log").read_text().startswith("tfm: too few cores are free")
 
 
