@@ -23,7 +23,7 @@ from tf_malleable.scheduling.decision.decision import Candidate
 from tf_malleable.scheduling.decision.outlook import ExpectedStart, expected_start
 
 # Grants must not wait for outlooks: they are computed one after the other, each takes little
-# longer than this, and the loop has the rest of the time.
+# longer than this of a CPU, and the loop has the rest of the time.
 _LOOK_SECONDS = 0.005
 _PAUSE_SECONDS = 0.045
 
@@ -108,14 +108,14 @@ class Foresight:
         return Outlook(reason, start.at, start.guessed)
 
     def _start(self, live: LiveJob, now: float) -> ExpectedStart:
-        until = time.monotonic() + _LOOK_SECONDS
+        until = time.thread_time() + _LOOK_SECONDS
         try:
             return expected_start(
                 self._reactor.foresee,
                 self._reactor.candidates(now),
                 live.record.id,
                 now,
-                may_go_on=lambda: time.monotonic() < until,
+                may_go_on=lambda: time.thread_time() < until,
             )
         except Exception:
             _log.debug("cannot foresee the policy's decisions", exc_info=True)
