@@ -25,6 +25,7 @@ _UNKNOWN = re.compile(r"unknown field `(?P<field>.*)`$", re.DOTALL)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DECIMAL = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _SHOWN = 60
+_LONGEST_COMPLAINT = 300
 
 
 def decode_body(body: bytes, kind: type[_Message]) -> _Message:
@@ -37,10 +38,24 @@ def decode_body(body: bytes, kind: type[_Message]) -> _Message:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise Refusal(400, _sentence(str(error), body, kind, "field")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    # The last one if it is nested too deeply, in a field that is ignored.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error).removeprefix("JSON is malformed: ") if body else "it is empty"
         wanted = f"the body must be a JSON object with {_listing(_fields(kind))}"
         raise Refusal(400, f"{wanted}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def decode_json(text: bytes | str | msgspec.Raw, kind: type[_Message]) -> _Message:
+    """Return the message in JSON that another program has written.
+
+    Raises:
+        ValueError: The text is not JSON, or not a message of this kind; the error is one sentence.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    # The last one as in decode_body().
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(cut(str(error), _LONGEST_COMPLAINT)) from None
 
 
 def decode_query(query: Iterable[tuple[str, str]], kind: type[_Message]) -> _Message:
@@ -61,10 +76,10 @@ def decode_query(query: Iterable[tuple[str, str]], kind: type[_Message]) -> _Mes
         raise Refusal(400, _sentence(str(error), body, kind, "parameter")) from None
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = _SHOWN) -> str:
     """Return the text for use in a message: on one line, and shortened if it is long."""
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _literal(text: str) -> object:

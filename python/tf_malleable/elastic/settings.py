@@ -124,7 +124,7 @@ class MeshSettings:
                 said[name] = None if said[name] is None else Address(**said[name])
             said["secret"] = bytes.fromhex(said["secret"])
             return cls(**said)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise MeshError(f"{SETTINGS} is not what tfm elastic sets") from None
 
 

@@ -16,16 +16,22 @@ def parse_cpuset(text: str) -> Cpuset:
     Raises:
         ValueError: The text is not such a list.
     """
-    cpus: set[int] = set()
+    runs: set[tuple[int, int]] = set()
     for part in text.strip().split(",") if text.strip() else []:
         first, dash, last = part.strip().partition("-")
         ends = (first, last) if dash else (first, first)
         if not all(end.isascii() and end.isdigit() and int(end) <= _HIGHEST for end in ends):
-            raise ValueError(f"CPUs must be a list such as 0-3,7, not {text!r}")
+            raise ValueError(f"CPUs must be a list such as 0-3,7, not {text!r:.80}")
         low, high = map(int, ends)
         if low > high:
-            raise ValueError(f"CPUs must be a list such as 0-3,7, not {text!r}")
-        cpus.update(range(low, high + 1))
+            raise ValueError(f"CPUs must be a list such as 0-3,7, not {text!r:.80}")
+        runs.add((low, high))
+    cpus: set[int] = set()
+    begin = 0
+    # Each CPU once: thousands of runs may overlap.
+    for low, high in sorted(runs):
+        cpus.update(range(max(low, begin), high + 1))
+        begin = max(begin, high + 1)
     return frozenset(cpus)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 from tf_malleable.model.power import PowerCurve
 
@@ -35,7 +36,7 @@ def read_curve(path: Path) -> PowerCurve | None:
         ValueError: The file cannot be read or is not a curve; the message is one sentence.
     """
     try:
-        found = msgspec.json.decode(_content(path), type=CurveFile)
+        found = decode_json(_content(path), CurveFile)
         if found.form != _FORM:
             raise ValueError(f"its form is {found.form}, not {_FORM}")
         return PowerCurve(tuple(found.points))
@@ -43,7 +44,7 @@ def read_curve(path: Path) -> PowerCurve | None:
         return None
     except OSError as error:
         raise ValueError(f"cannot read the power curve {path}: {error.strerror}") from None
-    except ValueError as error:  # Includes msgspec's errors.
+    except ValueError as error:
         raise ValueError(f"{path} has no power curve: {error}") from None
 
 

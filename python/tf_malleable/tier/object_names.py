@@ -83,7 +83,7 @@ class ObjectTarget(NamedTuple):
             raise ValueError("the target of a request must be a path")
         bucket, _, key = _decoded(path[1:]).partition("/")
         if (bucket or key) and not _BUCKET.fullmatch(bucket):
-            raise ValueError(f"{bucket!r} is not the name of a bucket")
+            raise ValueError(f"{bucket!r:.80} is not the name of a bucket")
         if "\0" in key or not {".", ".."}.isdisjoint(key.split("/")):
             # A proxy on the way may take the parts for steps, and end in another bucket.
             raise ValueError("a key with a zero, or with a part '.' or '..', is not supported")
@@ -129,11 +129,13 @@ def paths_of(url: str) -> tuple[str, ...]:
     """Return the paths of the object s3://BUCKET/KEY and the folder of its name; others as given.
 
     Raises:
-        ValueError: The key cannot be the path of a file.
+        ValueError: There is no such bucket, or the key cannot be the path of a file.
     """
     if not url.startswith(SCHEME):
         return (url,)
     bucket, _, key = url.removeprefix(SCHEME).partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise ValueError(f"{bucket!r:.80} is not the name of a bucket")
     if not key.strip("/"):
         return (f"{FOLDER}/{bucket}",)
     return file_of(bucket, key), folder_of(bucket, key.rstrip("/"))

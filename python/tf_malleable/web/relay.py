@@ -132,7 +132,7 @@ class Relay:
                 problem = f"the controller at {self._place} refuses: {error.message}"
             except (aiohttp.ClientError, OSError):
                 problem = f"no controller answers at {self._place}"
-            except (msgspec.MsgspecError, ValueError):
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 problem = f"what answers at {self._place} is not a controller of this version"
             self._lost(problem)
             await asyncio.sleep(_PAUSE_SECONDS)

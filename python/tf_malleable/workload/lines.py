@@ -28,6 +28,10 @@ _OPTIONS: Final = (
 )
 
 
+# In characters.
+_LONGEST: Final = 600
+
+
 def each_line(path: Path, parse: Callable[[str], None], *, comment: str | None = None) -> None:
     """Call `parse` with each line of a text file in UTF-8, one after the other.
 
@@ -50,13 +54,21 @@ def each_line(path: Path, parse: Callable[[str], None], *, comment: str | None =
                 try:
                     parse(line)
                 except ValueError as error:
-                    raise ValueError(f"{path}, line {number}: {error}") from None
+                    raise ValueError(f"{path}, line {number}: {shortened(str(error))}") from None
                 except click.UsageError as error:
-                    raise ValueError(f"{path}, line {number}: {error.format_message()}") from None
+                    said = shortened(error.format_message())
+                    raise ValueError(f"{path}, line {number}: {said}") from None
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeError:
         raise ValueError(f"{path} is not a text file") from None
+
+
+def shortened(sentence: str) -> str:
+    """Return a sentence that may quote a part of a file, without the middle if it is long."""
+    if len(sentence) <= _LONGEST:
+        return sentence
+    return f"{sentence[: _LONGEST // 2]} … {sentence[-_LONGEST // 2 :]}"
 
 
 def read_jobs(path: Path, parse: Callable[[float, list[str]], _Job]) -> list[_Job]:

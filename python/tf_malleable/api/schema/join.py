@@ -54,7 +54,7 @@ class Join:
         """
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise ValueError(f"{JOIN} must be JSON as 'tfm run' writes it, not {_short(text)}")

@@ -107,7 +107,7 @@ def read(name: str | None) -> Whereabouts:
         raise OperationError(f"there is no elastic training {name!r} of this user here") from None
     except OSError as error:
         raise OperationError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise OperationError(f"cannot read {path}: {error}") from None
 
 

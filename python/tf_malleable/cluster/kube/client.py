@@ -228,5 +228,5 @@ def _error(code: int, text: str) -> CallError:
     try:
         said = json.loads(text)
         return CallError(code, str(said.get("reason", "")), str(said.get("message", text)))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return CallError(code, "", text[:300])

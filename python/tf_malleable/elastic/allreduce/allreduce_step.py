@@ -156,7 +156,7 @@ class AllreduceStep:
         if not self._is_member:
             assert self._slice is not None
             offset, room = edges[self._slice][0], edges[self._slice][1] - edges[self._slice][0]
-        vector = self._room(room, name)
+        vector = self._reserved(room, name, sender)
         shape = VectorLayout(words, name, edges, _CHUNK // vector.itemsize, vector, offset)
         self._shape = shape
         for id_, awaited in self._awaited.items():
@@ -174,6 +174,15 @@ class AllreduceStep:
             if not parts:
                 for chunk in range(shape.chunks(self._slice)):
                     self._add(chunk)
+
+    def _reserved(self, words: int, type_: str, sender: str) -> Vector:
+        """Return a vector of a length that a process has sent."""
+        try:
+            return self._room(words, type_)
+        except (MemoryError, ValueError):
+            raise MeshError(
+                f"member {sender} sums words of {type_} for which there is no memory: {words}"
+            ) from None
 
     def _serve(self) -> None:
         """Send and receive until nothing is pending."""
@@ -219,18 +228,24 @@ class AllreduceStep:
 
     def _place(self, peer: str, frame: Frame) -> memoryview | None:
         """Return the buffer for the payload of a frame; None if it has no payload."""
+        awaited = self._awaited[peer]
+        if not awaited.is_due(frame.kind):
+            raise ConnectionAbortedError("it sent something out of order")
         if frame.kind in (STEP, AGREED):
             return None
-        shape, awaited = self._shape, self._awaited[peer]
-        if shape is None or frame.kind not in (PART, RESULT):
-            raise ConnectionAbortedError("it sent something out of order")
+        shape = self._shape
+        assert shape is not None
+        owner = self._owners[peer] if frame.kind == RESULT else self._slice
+        assert owner is not None
+        chunk, number = divmod(frame.number, len(awaited.nodes) if frame.kind == PART else 1)
+        if chunk >= shape.chunks(owner):
+            raise ConnectionAbortedError("it sent a chunk that the vector does not have")
         if frame.kind == RESULT:
-            start, stop = shape.span(self._owners[peer], frame.number)
+            start, stop = shape.span(owner, chunk)
             place = shape.vector[start:stop]
         else:
             assert self._slice is not None
             assert awaited.inbox is not None
-            chunk, number = divmod(frame.number, len(awaited.nodes))
             first = shape.bounds[self._slice][0]
             start, stop = shape.span(self._slice, chunk)
             place = awaited.inbox[number][start - first : stop - first]
@@ -280,7 +295,8 @@ class AllreduceStep:
         self._unheard.discard(peer or "")
         if self._unheard or self._slice is None:
             return
-        assert self._shape is not None
+        if self._shape is None:
+            raise ConnectionAbortedError("no member has said how long the vector is")
         assert self._step is not None
         code, words = _TYPES.index(self._shape.type), self._shape.words
         self._has_told = True

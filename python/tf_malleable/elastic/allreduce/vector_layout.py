@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tf_malleable.elastic.allreduce.reduction_tree import Node
+from tf_malleable.elastic.links.frames import AGREED, PART, RESULT, STEP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,11 @@ class Awaited:
     def anything(self) -> bool:
         """Whether any frame is still to come."""
         return self.step or self.agreed or self.parts != 0 or self.results != 0
+
+    def is_due(self, kind: int) -> bool:
+        """Return whether a frame of a kind may come now."""
+        due = {STEP: self.step, AGREED: self.agreed, PART: self.parts, RESULT: self.results}
+        return bool(due.get(kind))
 
 
 @dataclass

@@ -15,6 +15,7 @@ import errno
 import hashlib
 import hmac
 import json
+import math
 import os
 import secrets
 import socket
@@ -165,12 +166,24 @@ def receive(connection: socket.socket, deadline: float) -> Message:
     if length > _LONGEST:
         raise MeshError(f"a message of {length} bytes is longer than the {_LONGEST} allowed")
     try:
-        message = json.loads(receive_exactly(connection, length, deadline))
+        message = json.loads(
+            receive_exactly(connection, length, deadline),
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
     except (ValueError, RecursionError):  # The latter if it is nested too deeply.
         message = None
     if not isinstance(message, dict):
         raise MeshError("it sent a malformed message")
     return message
+
+
+def _finite(text: str) -> float:
+    """Return a number, unless it is one that no integer can be made of."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
 
 
 def receive_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:

@@ -28,6 +28,7 @@ _GREETING: Final = b"tf_malleable checkpoint 1\n"
 _LENGTH: Final = struct.Struct("!I")
 _LONGEST: Final = 1 << 16
 _DIGEST: Final = hashlib.sha256().digest_size
+_NUMBERS: Final = ("step", "shards", "description", "buffers")
 _KEPT: Final = 2
 _NAME: Final = re.compile(r"step-(\d{12,})\.checkpoint")
 _PARTIAL: Final = ".partial"
@@ -171,13 +172,13 @@ def _read(path: Path, cut_up: CutUp) -> KeptState:
         _check(path, said, cut_up)
         try:
             description, buffers = state_messages.from_pieces(
-                int(said["description"]), int(said["buffers"]), fill, size
+                said["description"], said["buffers"], fill, size
             )
         except (ValueError, KeyError):
             raise DamagedError(f"it ends after {size} bytes") from None
         if file.read(_DIGEST + 1) != digest.digest():
             raise DamagedError("its bytes are not those that were written")
-    return KeptState(path, int(said["step"]), description, buffers)
+    return KeptState(path, said["step"], description, buffers)
 
 
 def _head(take: Callable[[int], bytes]) -> dict[str, Any]:
@@ -186,8 +187,11 @@ def _head(take: Callable[[int], bytes]) -> dict[str, Any]:
     try:
         (length,) = _LENGTH.unpack(take(_LENGTH.size))
         said = json.loads(take(min(length, _LONGEST)))
-        return {name: said[name] for name in ("step", "shards", "seed", "description", "buffers")}
-    except (struct.error, ValueError, KeyError, TypeError):
+        head = {name: said[name] for name in (*_NUMBERS, "seed")}
+        if not all(isinstance(head[name], int) for name in _NUMBERS):
+            raise TypeError
+        return head
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         raise DamagedError("it ends within its first lines") from None
 
 

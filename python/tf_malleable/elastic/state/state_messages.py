@@ -62,7 +62,10 @@ def from_pieces(
         raise ValueError(f"there are not {sum(sizes)} bytes")
     found = []
     for size in sizes:
-        place = np.empty(size, np.uint8).data if size else memoryview(bytearray())
+        try:
+            place = np.empty(size, np.uint8).data if size else memoryview(bytearray())
+        except MemoryError:
+            raise ValueError(f"there is no memory for {size} bytes") from None
         for start in range(0, size, _PIECE):
             fill(place[start : start + _PIECE])
         found.append(place)
@@ -118,7 +121,11 @@ def receive_state(
             raise ConnectionAbortedError("the state is no longer wanted")
         messages.receive_into(connection, place, _soon())
 
-    return from_pieces(int(header["description"]), int(header["buffers"]), fill)
+    try:
+        description, buffers = int(header["description"]), int(header["buffers"])
+    except (KeyError, TypeError):
+        raise ValueError("it sent no state") from None
+    return from_pieces(description, buffers, fill)
 
 
 def send_vector(connection: socket.socket, step: int, vector: Vector) -> None:
@@ -145,7 +152,10 @@ def receive_vector(
     header = messages.receive(connection, _soon())
     if header.get("step") != step:
         raise ConnectionAbortedError("there is no sum of this step")
-    vector = room(int(header["words"]), str(header["type"]))
+    try:
+        vector = room(int(header["words"]), str(header["type"]))
+    except (KeyError, MemoryError, TypeError, ValueError):
+        raise ConnectionAbortedError("it sent a malformed sum") from None
     data = vector.data.cast("B")
     for start in range(0, len(data), _PIECE):
         messages.receive_into(connection, data[start : start + _PIECE], _soon())

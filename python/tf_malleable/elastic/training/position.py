@@ -75,7 +75,7 @@ class Description:
             values["kept"] = tuple(values["kept"])
             values["logs"] = {key: _arrays(logs) for key, logs in values["logs"].items()}
             return cls(**values)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RefusedError(f"the state that came is not one of this version: {error}") from None
 
 

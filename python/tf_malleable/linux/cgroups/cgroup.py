@@ -91,7 +91,7 @@ def parse_memberships(cgroup: str) -> dict[str, str]:
     for line in filter(None, cgroup.split("\n")):
         found = re.fullmatch(r"\d+:([^:]*):(/.*)", line)
         if found is None:
-            raise ValueError(f"this line does not name a cgroup: {line!r}")
+            raise ValueError(f"this line does not name a cgroup: {line!r:.80}")
         for controller in found[1].split(","):
             paths[controller] = found[2]
     return paths
@@ -138,7 +138,7 @@ def parse_cpu_max(text: str) -> float | None:
             return None
         case [quota, period]:
             return _ratio(quota, period)
-    raise ValueError(f"not a quota and a period: {text!r}")
+    raise ValueError(f"not a quota and a period: {text!r:.80}")
 
 
 def parse_cfs(quota: str, period: str) -> float | None:
@@ -156,7 +156,7 @@ def _ratio(quota: str, period: str) -> float:
 
 def _microseconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
-        raise ValueError(f"not a positive number of microseconds: {text!r}")
+        raise ValueError(f"not a positive number of microseconds: {text!r:.80}")
     return int(text)
 
 

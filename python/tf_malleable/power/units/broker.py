@@ -12,6 +12,8 @@ import aiomqtt
 import msgspec
 from msgspec import Meta
 
+from tf_malleable.api.validation import decode_json
+
 # A broker publishes the will of a lost client after one and a half of these.
 KEEPALIVE_SECONDS = 10
 # Maximum number of budgets that are sent but not yet acknowledged.
@@ -47,10 +49,10 @@ def read_broker(path: Path) -> Broker:
         ValueError: The file cannot be read or is invalid; the message is one sentence.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Broker)
+        return decode_json(path.read_bytes(), Broker)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise ValueError(f"{path} describes no broker: {error}") from None
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.model import Budget
 
 LIMIT: Final = "IMPORT_CAPACITY_LIMIT"
@@ -79,7 +80,6 @@ class DemandEvent(msgspec.Struct, frozen=True, kw_only=True):
     intervals: Annotated[list[Interval], Meta(min_length=1, max_length=1)]
 
 
-_DECODER = msgspec.json.Decoder(DemandEvent)
 _KILOWATTS = [PayloadDescriptor(LIMIT, "KW")]
 
 
@@ -110,7 +110,7 @@ def budget_of(message: bytes) -> Budget:
     if len(message) > _LONGEST:
         raise EventError(f"an event has at most {_LONGEST} bytes, not {len(message)}")
     try:
-        event = _DECODER.decode(message)
+        event = decode_json(message, DemandEvent)
         values = {payload.type: payload.values[0] for payload in event.intervals[0].payloads}
         if LIMIT not in values:
             raise EventError(f"the event has no payload {LIMIT}")
@@ -124,7 +124,7 @@ def budget_of(message: bytes) -> Budget:
         )
     except EventError:
         raise
-    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+    except (ValueError, OverflowError) as error:
         raise EventError(f"this is no event that limits power: {error}") from None
 
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 import aiomqtt
-import msgspec
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client
 from tf_malleable.power.units.event import event_of
@@ -105,19 +105,19 @@ class Organiser:
             if word == "state":
                 self._note_state(name, payload)
             elif word == "ack" and name in self.units:
-                ack = msgspec.json.decode(payload, type=UnitAck)
+                ack = decode_json(payload, UnitAck)
                 unit = self.units[name]
                 if unit.budget is not None and ack.serial == unit.budget.serial:
                     self.units[name] = replace(unit, acknowledged=ack)
                     self._changed()
-        except (msgspec.MsgspecError, ValueError) as error:
+        except ValueError as error:
             _log.warning("%s says what cannot be read: %s", name, error)
 
     def _note_state(self, name: str, payload: bytes) -> None:
         if not payload:  # The retained message was removed.
             self.units.pop(name, None)
         else:
-            said = msgspec.json.decode(payload, type=UnitState)
+            said = decode_json(payload, UnitState)
             known = self.units.get(name)
             if said.state == "alive":
                 curve = PowerCurve(tuple(said.curve))

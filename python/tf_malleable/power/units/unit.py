@@ -15,6 +15,7 @@ from uuid import uuid4
 import aiomqtt
 import msgspec
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.controller.ports import BudgetObserver
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import PowerCurve
@@ -152,8 +153,8 @@ class MqttUnit:
         Of two units the older one keeps the budget, and the other one has the safe default.
         """
         try:
-            said = msgspec.json.decode(payload, type=UnitState)
-        except (msgspec.MsgspecError, ValueError):
+            said = decode_json(payload, UnitState)
+        except ValueError:
             return
         if said.session == self._session or (is_old and said.state == "alive"):
             return

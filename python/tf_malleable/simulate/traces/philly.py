@@ -15,6 +15,7 @@ from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import time
 from tf_malleable.simulate.traces.json_list import each_element
 from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
+from tf_malleable.workload.lines import shortened
 
 _STATUSES: Final = ("Pass", "Killed", "Failed")
 # Representations of an unknown time in the log.
@@ -39,7 +40,7 @@ def read_philly(path: Path, assumed: Assumed) -> Workload:
             where = f"job {_text(job, 'jobid')}"
             _add(found, job)
         except ValueError as error:
-            raise ValueError(f"{path}, {where}: {error}") from None
+            raise ValueError(f"{path}, {shortened(f'{where}: {error}')}") from None
     return found.workload()
 
 

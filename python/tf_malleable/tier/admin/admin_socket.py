@@ -25,8 +25,10 @@ from tf_malleable.api.schema.tier import (
     WHY,
     PathsMessage,
 )
+from tf_malleable.api.validation import decode_json
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.admin.admin import TierAdmin
+from tf_malleable.tier.object_names import SCHEME, paths_of
 
 _JSON = "application/json"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -85,12 +87,16 @@ class AdminSocket:
 
 async def _message(request: web.Request) -> PathsMessage:
     try:
-        message = msgspec.json.decode(await request.read(), type=PathsMessage)
-    except msgspec.DecodeError as error:
+        return _checked(decode_json(await request.read(), PathsMessage))
+    except ValueError as error:
         raise Refusal(400, str(error)) from None
+
+
+def _checked(message: PathsMessage) -> PathsMessage:
     for path in message.paths:
-        if not path.startswith(("/", "s3://")):
-            raise Refusal(400, f"a path must be absolute, not {path!r}")
+        if not path.startswith(("/", SCHEME)):
+            raise ValueError(f"a path must be absolute, not {path!r:.80}")
+        paths_of(path)
     return message
 
 

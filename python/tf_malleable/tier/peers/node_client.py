@@ -13,6 +13,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.tier.node_messages import (
     ANSWER,
     BLOCKS,
@@ -97,8 +98,8 @@ class NodeClient:
             data, code = await asyncio.wait_for(self._post(node, body, headers), MISS_SECONDS)
             if not self._signer.check_answer(nonce, data.decode(errors="replace"), code):
                 raise PeerGoneError("its answer is not signed")
-            answer = msgspec.json.decode(data, type=RecordsAnswer)
-        except (*_GONE, PeerGoneError, msgspec.DecodeError) as error:
+            answer = decode_json(data, RecordsAnswer)
+        except (*_GONE, PeerGoneError, ValueError) as error:
             self.breakers[node].miss(time.monotonic())
             raise PeerGoneError(str(error) or "no answer in time") from None
         self.breakers[node].answer()
@@ -156,8 +157,8 @@ class NodeClient:
         if not self._signer.check_answer(nonce, said, response.headers.get(ANSWER, "")):
             raise RottenError
         try:
-            return msgspec.json.decode(said, type=BlocksHeader)
-        except msgspec.DecodeError:
+            return decode_json(said, BlocksHeader)
+        except ValueError:
             raise RottenError from None
 
     async def _take(

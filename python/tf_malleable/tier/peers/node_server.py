@@ -22,6 +22,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from tf_malleable.api.validation import decode_json
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.node_messages import (
     ANSWER,
@@ -166,8 +167,8 @@ class NodeServer:
         if checksum(body) != signed:
             raise web.HTTPUnauthorized(text="the body of the request is not the signed one")
         try:
-            message = msgspec.json.decode(body, type=RecordsMessage)
-        except msgspec.DecodeError as error:
+            message = decode_json(body, RecordsMessage)
+        except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         answer = msgspec.json.encode(self._tell(message))
         code = self._signer.sign_answer(nonce, answer.decode())
