@@ -140,10 +140,13 @@ cc-build-%: test-packages .venv/installed-test
 	  || { cat build/cc-$*.log; exit 1; }
 	.venv/bin/cmake --build build/cc-$*
 
-# What the tier's shim reads, made up by libFuzzer for FUZZ_SECONDS.
-FUZZ_SECONDS ?= 60
-.PHONY: fuzz
-fuzz: test-packages .venv/installed-test
+# All parsers of what others write, with input that libFuzzer makes up: those in Python, and the
+# shim's. FUZZ_SECONDS is the time for all of them, half of it for the shim's.
+FUZZ_SECONDS ?= 3600
+.PHONY: fuzz fuzz-shim fuzz-parsers
+fuzz:
+	$(MAKE) --no-print-directory fuzz-shim fuzz-parsers FUZZ_SECONDS=$(shell expr $(FUZZ_SECONDS) / 2)
+fuzz-shim: test-packages .venv/installed-test
 	@tools/system_packages.sh fuzz
 	CC=clang CXX=clang++ .venv/bin/cmake -S . -B build/cc-fuzz \
 	  -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python -DTF_MALLEABLE_BUILD_OVERLAY=OFF \
@@ -152,6 +155,10 @@ fuzz: test-packages .venv/installed-test
 	@mkdir -p build/cc-fuzz/corpus
 	build/cc-fuzz/cc/tests/tier_fuzz -max_len=4096 -max_total_time=$(FUZZ_SECONDS) \
 	  -artifact_prefix=build/cc-fuzz/ build/cc-fuzz/corpus
+fuzz-parsers: .venv/installed-test
+	@.venv/bin/python -c "import atheris" 2>/dev/null \
+	  || tools/step.sh fuzz "Installing Atheris" $(INSTALL) --group fuzz
+	.venv/bin/python tools/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
 
 # In parallel, but for what measures time; one more than there are CPUs, as tests wait a lot. The
 # tests of containers need a Docker engine, and controllers say so if there is none.
