@@ -1,24 +1,29 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The restrictions of the shipped tier's systemd unit, without systemd: mounts and capabilities."""
+"""The restrictions of the shipped systemd units, without systemd: mounts and capabilities."""
 
 from __future__ import annotations
 
 import configparser
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tests.support import ROOT
 
-UNIT = ROOT / "deploy" / "tier" / "tf_malleable-tier.service"
+CONTROLLER = ROOT / "deploy" / "tf_malleable.service"
+TIER = ROOT / "deploy" / "tier" / "tf_malleable-tier.service"
 # What is about devices, clocks, the kernel and system calls changes nothing that these tests do.
 _LEFT_OUT = {
     "LockPersonality", "PrivateDevices", "ProtectClock", "ProtectControlGroups", "ProtectHostname",
     "ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables", "RestrictAddressFamilies",
     "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures",
     "SystemCallFilter",
+    # /sys is not made read-only here.
+    "ReadWritePaths",
 }  # fmt: skip
 _DONE = {
     "CapabilityBoundingSet": None,
     "NoNewPrivileges": "yes",
+    "PrivateMounts": "yes",
     "PrivateTmp": "yes",
     "ProtectHome": "read-only",
     "ProtectSystem": "strict",
@@ -29,26 +34,28 @@ _SANDBOXING = (
 )  # fmt: skip
 
 
-def sandboxed(command: Iterable[str], writable: Sequence[str]) -> list[str]:
+def kept_capabilities(unit: Path) -> list[str]:
+    """Return the capabilities of a unit, as CAP_KILL."""
+    return _service(unit)["CapabilityBoundingSet"].split()
+
+
+def sandboxed(command: Iterable[str], writable: Sequence[str], unit: Path = TIER) -> list[str]:
     """Return the command that runs another one as the unit has it; root must run it.
 
     Args:
         command: The other command.
-        writable: Folders that the unit's RuntimeDirectory and CacheDirectory are.
+        writable: Folders that the unit's RuntimeDirectory, StateDirectory and CacheDirectory are.
+        unit: The unit.
 
     Raises:
         ValueError: The unit has a restriction that is not known here.
     """
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(UNIT)
-    service = parser["Service"]
-    for name, value in service.items():
+    for name, value in _service(unit).items():
         if name in _LEFT_OUT or not name.startswith(_SANDBOXING):
             continue
         if name not in _DONE or _DONE[name] not in (None, value):
-            raise ValueError(f"{UNIT.name} has {name}={value}, which the tests cannot imitate")
-    kept = [each.removeprefix("CAP_").lower() for each in service["CapabilityBoundingSet"].split()]
+            raise ValueError(f"{unit.name} has {name}={value}, which the tests cannot imitate")
+    kept = [each.removeprefix("CAP_").lower() for each in kept_capabilities(unit)]
     # Mounts of its own for what it may write; all else becomes read-only.
     script = "\n".join(
         [
@@ -68,3 +75,10 @@ def sandboxed(command: Iterable[str], writable: Sequence[str]) -> list[str]:
         f"--bounding-set=-all,{','.join(f'+{each}' for each in kept)}", "--",
         *command,
     ]  # fmt: skip
+
+
+def _service(unit: Path) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    return parser["Service"]
