@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -17,6 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from tf_malleable.api.transport.http_server import HttpServer, completing
 from tf_malleable.cluster.reconcile.reconciler import JobDecision
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -39,7 +41,7 @@ class StatusServer:
             is_ready: Returns whether the operator knows the cluster.
         """
         self._registry, self._is_alive, self._is_ready = registry, is_alive, is_ready
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Start to listen and return the port.
@@ -47,19 +49,21 @@ class StatusServer:
         Raises:
             OSError: The address or the port cannot be used.
         """
-        application = web.Application()
+        application = web.Application(middlewares=[completing])
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health(self._is_alive))
         application.router.add_get("/readyz", self._health(self._is_ready))
-        self._runner = web.AppRunner(application, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        return int(self._runner.addresses[0][1])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
+        bound: int = listening.getsockname()[1]
+        self._server = HttpServer(application)
+        await self._server.start(listening)
+        return bound
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         text = generate_latest(self._registry)

@@ -10,6 +10,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from contextlib import AsyncExitStack, suppress
@@ -18,6 +19,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from tf_malleable.api.transport.http_server import HttpServer, completing
 from tf_malleable.api.transport.tier_address import (
     control_socket,
     counts_folder,
@@ -25,6 +27,7 @@ from tf_malleable.api.transport.tier_address import (
     state_file,
 )
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
+from tf_malleable.linux.standard_error import say
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.admin.admin_socket import AdminSocket
 from tf_malleable.tier.metrics import Counters, TierCollector
@@ -75,7 +78,7 @@ def run(settings: TierSettings, verbosity: int = 0) -> int:
         finally:
             os.close(lock)
     except _StartError as error:
-        print(f"tfm tier: {error}", file=sys.stderr)
+        say(f"tfm tier: {error}")
         return 1
     return 0
 
@@ -110,7 +113,7 @@ async def _serve(settings: TierSettings, upstream: Upstream | None) -> None:
         where = await _listen(settings, tier, stack)
         if upstream is not None:
             where += await _serve_objects(settings, tier, upstream, stack)
-        print(_ready(settings, store, tier.node, where), file=sys.stderr, flush=True)
+        say(_ready(settings, store, tier.node, where))
         notify("READY=1")
         seconds = watchdog_seconds()
         while not stop.is_set():
@@ -230,20 +233,20 @@ async def _metrics(port: int, tier: TierNode, stack: AsyncExitStack) -> int:
             body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
 
-    application = web.Application()
+    application = web.Application(middlewares=[completing])
     application.router.add_get("/metrics", show)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
+    server = HttpServer(application)
+    stack.push_async_callback(server.close)
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise _StartError(
-            f"cannot listen on port {port} of 127.0.0.1: {error.strerror or error}; choose another"
-            " with --metrics"
+            f"cannot listen on port {port} of 127.0.0.1: {reason}; choose another with --metrics"
         ) from None
-    bound: tuple[str, int] = runner.addresses[0]
-    return bound[1]
+    bound: int = listening.getsockname()[1]
+    await server.start(listening)
+    return bound
 
 
 def _ready(settings: TierSettings, store: CopyStore, node: str, more: str) -> str:

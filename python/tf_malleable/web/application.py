@@ -23,6 +23,7 @@ from aiohttp.tracing import Trace
 from yarl import URL
 
 from tf_malleable.api.transport.connection import check_server
+from tf_malleable.api.transport.http_server import completed
 from tf_malleable.web.access import Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
@@ -167,7 +168,8 @@ def _guarded(
         answer: web.StreamResponse | None = refusal(visit)
         if answer is None:
             try:
-                answer = await handler(request)
+                async with completed(request):
+                    answer = await handler(request)
             except web.HTTPException as error:
                 answer = _problem(error.status, error.reason)
         if not answer.prepared:

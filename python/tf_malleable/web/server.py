@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
-
+from tf_malleable.api.transport.http_server import HttpServer
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 from tf_malleable.web.access import LOOPBACK, Access
@@ -90,17 +89,16 @@ async def _serve(
         cookie=f"tfm-web-{port}",
     )
     app = web_application(str(options.controller), access)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
-    await runner.setup()
+    server = HttpServer(app, stop_seconds=_STOP_SECONDS)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        await web.SockSite(runner, listening).start()
+        await server.start(listening)
         say(_address(options, port, token))
         await stop.wait()
     finally:
-        await runner.cleanup()
+        await server.close()
 
 
 def _address(options: PageOptions, port: int, token: str | None) -> str:

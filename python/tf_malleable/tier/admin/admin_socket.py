@@ -8,6 +8,7 @@ root may warm, drop or check; requests of other users are refused.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from tf_malleable.api.schema.tier import (
     WHY,
     PathsMessage,
 )
+from tf_malleable.api.transport.http_server import HttpServer, completed
 from tf_malleable.api.validation import decode_json
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.admin.admin import TierAdmin
@@ -45,7 +47,7 @@ class AdminSocket:
         application.router.add_post(DROP, self._act)
         application.router.add_post(CHECK, self._act)
         application.router.add_post(WHY, self._why)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        self._server = HttpServer(application)
         self._path: Path | None = None
 
     async def start(self, path: Path, mode: int) -> None:
@@ -56,14 +58,19 @@ class AdminSocket:
         """
         with suppress(FileNotFoundError):
             path.unlink()
-        await self._runner.setup()
-        await web.UnixSite(self._runner, str(path)).start()
-        os.chmod(path, mode)
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            listening.bind(str(path))
+            os.chmod(path, mode)
+            await self._server.start(listening)
+        except BaseException:
+            listening.close()
+            raise
         self._path = path
 
     async def stop(self) -> None:
         """Stop listening."""
-        await self._runner.cleanup()
+        await self._server.close()
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink()
@@ -114,7 +121,8 @@ def _answer(body: object) -> web.Response:
 @web.middleware
 async def _problems(request: web.Request, handler: _Handler) -> web.StreamResponse:
     try:
-        return await handler(request)
+        async with completed(request):
+            return await handler(request)
     except Refusal as refusal:
         return web.Response(
             status=refusal.status,
