@@ -8,13 +8,13 @@ program that it starts, and must not wait for libraries that print tables.
 from __future__ import annotations
 
 import importlib
-import sys
 
 import click
 
 from tf_malleable.cli.command_modules import MODULES
-from tf_malleable.cli.messages import INTERRUPTED, report
+from tf_malleable.cli.messages import INTERRUPTED, report, say
 from tf_malleable.cli.settings import Settings
+from tf_malleable.linux import standard_error
 from tf_malleable.model.errors import OperationError
 from tf_malleable.model.version import __version__
 
@@ -60,10 +60,10 @@ def main() -> int:
     try:
         code = tfm.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        standard_error.say(error.format_message())
         return 2
     except click.ClickException as error:
-        print(f"tfm: {error.format_message()}", file=sys.stderr)
+        say(error.format_message())
         return error.exit_code
     except click.Abort:  # Ctrl-C.
         return INTERRUPTED

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from tf_malleable.linux import standard_error
 from tf_malleable.model.errors import OperationError
 
 INTERRUPTED = 130
@@ -13,8 +12,7 @@ INTERRUPTED = 130
 
 def say(sentence: str) -> None:
     """Print a sentence for the user on stderr."""
-    if sys.stderr is not None:  # It is closed.
-        print(f"tfm: {sentence}", file=sys.stderr, flush=True)
+    standard_error.say(f"tfm: {sentence}")
 
 
 def report(error: OperationError | ValueError) -> int:

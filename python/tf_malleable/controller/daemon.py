@@ -36,6 +36,7 @@ from tf_malleable.linux import topology
 from tf_malleable.linux.cpu_claims import Claim, ClaimError
 from tf_malleable.linux.processes.priority import raise_priority
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
+from tf_malleable.linux.standard_error import say
 from tf_malleable.model import Budget, Machine, format_cpuset, parse_cpuset
 from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
@@ -144,7 +145,7 @@ def run(
 
             asyncio.run(_serve(service, store.path, watch, listener, claim, metrics))
         except (_StartError, ListenError, StoreError, ClaimError) as error:
-            print(f"tfm controller: {error}", file=sys.stderr)
+            say(f"tfm controller: {error}")
             return 1
     return 0
 
@@ -199,7 +200,7 @@ async def _serve(
         # Otherwise each garbage collection would scan all modules: 20 ms in which no grant is sent.
         gc.collect()
         gc.freeze()
-        print(_ready(machine, service, listener, metrics), file=sys.stderr, flush=True)
+        say(_ready(machine, service, listener, metrics))
         notify("READY=1")
         await _until(stop)
         notify("STOPPING=1")

@@ -8,14 +8,13 @@ import time
 from contextlib import suppress
 from typing import Final
 
-import click
-
 from tf_malleable.cli.elastic import training_registry
 from tf_malleable.cli.elastic.grant_split import GrantSharing
 from tf_malleable.cli.elastic.processes import Child, Processes, Script, started_by
 from tf_malleable.cli.elastic.supervisor_messages import Dialogue, Numbers
 from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
+from tf_malleable.linux import standard_error
 from tf_malleable.model import OperationError
 
 _LOOK_SECONDS: Final = 0.05
@@ -202,4 +201,4 @@ class Supervisor:
         return self._script.threads or 1
 
     def _say(self, sentence: str) -> None:
-        click.echo(f"tfm elastic: {sentence}", err=True)
+        standard_error.say(f"tfm elastic: {sentence}")

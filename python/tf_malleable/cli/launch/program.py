@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tf_malleable.cli.messages import say
 from tf_malleable.runtime import environment
 
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
@@ -50,8 +51,8 @@ def become(command: tuple[str, ...]) -> NoReturn:
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        print(f"tfm: there is no program {command[0]!r}", file=sys.stderr)
+        say(f"there is no program {command[0]!r}")
         sys.exit(127)
     except OSError as error:
-        print(f"tfm: cannot run {command[0]!r}: {error.strerror}", file=sys.stderr)
+        say(f"cannot run {command[0]!r}: {error.strerror}")
         sys.exit(126)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import queue
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from tf_malleable.elastic.membership.coordination import Coordination
 from tf_malleable.elastic.membership.phases import Over
 from tf_malleable.elastic.membership.status import WantedNumbers, status, steps_done
 from tf_malleable.elastic.membership.throughput import StepRate
+from tf_malleable.linux import standard_error
 
 # A process that is silent for this long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
@@ -39,8 +39,7 @@ _Event = tuple[str, int, dict[str, Any]]
 
 def say(sentence: str) -> None:
     """Print a sentence for the user."""
-    with suppress(OSError, ValueError):
-        print(f"tfm elastic: {sentence}", file=sys.stderr, flush=True)
+    standard_error.say(f"tfm elastic: {sentence}")
 
 
 class Coordinator:

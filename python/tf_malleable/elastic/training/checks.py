@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any, Final
+
+from tf_malleable.linux import standard_error
 
 _ASSIGNING: Final = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply")
 _PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
@@ -82,7 +83,7 @@ def check_graph(function: Any, model: str) -> None:
 
 def say(complaint: str) -> None:
     """Print a complaint of elastic training to stderr."""
-    print(_FRONT + complaint, file=sys.stderr)
+    standard_error.say(_FRONT + complaint)
 
 
 def _operations(function: Any) -> Iterator[tuple[str, str]]:
