@@ -260,6 +260,40 @@ def test_a_state_file_that_is_a_symbolic_link_is_refused(tmp_path):
     assert not target.exists()
 
 
+def test_a_malformed_state_file_is_refused_with_what_to_do(tmp_path):
+    state = tmp_path / "controller.db"
+    store = Store(state)
+    for number in range(1000):
+        store.save(replace(WAITING, id=str(number)))
+    store.close()
+    os.truncate(state, state.stat().st_size // 2)
+    result = tfm_controller(tmp_path, "--state", state)
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert f"to begin without its jobs and history, move {state}* to another folder" in (
+        result.stderr
+    )
+    (tmp_path / "elsewhere").mkdir()
+    for each in tmp_path.glob("controller.db*"):
+        each.rename(tmp_path / "elsewhere" / each.name)
+    with controller(tmp_path) as one:
+        assert one.get("/v1/jobs")["jobs"] == []
+
+
+def test_it_starts_and_ends_with_stderr_on_a_full_disk(tmp_path):
+    path = tmp_path / "run" / "controller.sock"
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [TFM, "controller", "-vv", "--socket", path, "--state", tmp_path / "controller.db"],
+            stderr=full,
+        )
+    try:
+        wait_for(path.exists)
+        assert ask(path, "GET", "/v1")[0] == 200
+    finally:
+        process.terminate()
+    assert process.wait(DEADLINE) == 0
+
+
 def test_the_watchdog_is_fed_while_the_loop_runs(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.settimeout(DEADLINE)

@@ -219,7 +219,10 @@ def test_a_second_controller_is_refused(path):
 
 def not_sqlite(path: Path) -> str:
     path.write_text("my thesis\n" * 1000)
-    return f"cannot use the state file {path}: it is not a tf_malleable state file"
+    return (
+        f"cannot use the state file {path}: it is not a tf_malleable state file; choose another one"
+        " with --state"
+    )
 
 
 def another_program_s(path: Path) -> str:
@@ -227,7 +230,10 @@ def another_program_s(path: Path) -> str:
     connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.commit()
     connection.close()
-    return f"cannot use the state file {path}: it is not a tf_malleable state file"
+    return (
+        f"cannot use the state file {path}: it is not a tf_malleable state file; choose another one"
+        " with --state"
+    )
 
 
 def newer(path: Path) -> str:
@@ -247,7 +253,10 @@ def torn(path: Path) -> str:
         store.save(live(number))
     store.close()
     os.truncate(path, path.stat().st_size // 2)
-    return f"cannot use the state file {path}: database disk image is malformed"
+    return (
+        f"cannot use the state file {path}: database disk image is malformed; to begin without its"
+        f" jobs and history, move {path}* to another folder"
+    )
 
 
 def directory(path: Path) -> str:

@@ -23,10 +23,19 @@ from tf_malleable.controller.state.schema import APPLICATION, CREATE, SET_ASIDE,
 from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _ROWS_PER_CHECKPOINT = 1000
+# While the disk is full, the log must fit into its reserve.
+_ROWS_PER_CHECKPOINT_IF_FULL = 100
+# Bytes of the log, and pages of the file, that are kept for the time when the disk is full.
+_RESERVED_LOG = 4 << 20
+_RESERVED_PAGES = 64
+# Bytes that are free on a disk that passes for full.
+_FULL = 1 << 20
 # A file with at least this many pages, and this share of them free, is shortened when opened.
 _SPARSE_PAGES = 1000
 _SPARSE_SHARE = 0.25
 _OPENING_SECONDS = 2.0
+
+_ALIEN = "it is not a tf_malleable state file; choose another one with --state"
 
 Value = str | float | None
 Statement = tuple[str, Sequence[Sequence[Value]]]
@@ -74,15 +83,26 @@ class StateFile:
                         self._connection.executemany(statement, rows)
         self._copy_log()
 
+    def is_disk_full(self) -> bool:
+        """Return whether hardly more fits on the disk than into what is reserved."""
+        try:
+            about = os.fstatvfs(self._descriptor)
+        except OSError:
+            return False
+        return about.f_bavail * about.f_frsize < _FULL
+
     def shorten(self, pages: int) -> None:
-        """Return at most this many free pages to the file system.
+        """Return at most this many free pages to the file system, but not the reserved ones.
 
         Raises:
             StoreError: The file cannot be written.
         """
         with errors("write", self.path):
+            surplus = _free_pages(self._connection) - _RESERVED_PAGES
+            if surplus <= 0:
+                return
             # Each step of the statement returns one page; execute() would take only one step.
-            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+            self._connection.executescript(f"PRAGMA incremental_vacuum({min(pages, surplus)})")
 
     def close(self) -> None:
         """Copy the log into the file, and close and unlock it."""
@@ -102,6 +122,7 @@ class StateFile:
             self._descriptor = _lock(folder, self.path)
         try:
             self._connection = _connect(self.path)
+            _reserve_log(self.path)
             self._inodes = self._current_inodes()
             self._copied = self._connection.total_changes
         except BaseException:
@@ -140,7 +161,10 @@ class StateFile:
         self._open()
 
     def _copy_log(self) -> None:
-        if self._connection.total_changes - self._copied < _ROWS_PER_CHECKPOINT:
+        rows = self._connection.total_changes - self._copied
+        if rows < _ROWS_PER_CHECKPOINT_IF_FULL:
+            return
+        if rows < _ROWS_PER_CHECKPOINT and not self.is_disk_full():
             return
         if self._checkpoint is not None and self._checkpoint.is_alive():
             return
@@ -183,12 +207,20 @@ def errors(verb: str, path: Path) -> Iterator[None]:
             f"cannot {verb} the state file {path}: {error.strerror or error}"
         ) from error
     except (sqlite3.Error, ValueError) as error:
-        reason = "it is not a tf_malleable state file" if _is_alien(error) else str(error)
-        raise StoreError(f"cannot {verb} the state file {path}: {reason}") from error
+        raise StoreError(f"cannot {verb} the state file {path}: {_reason(error, path)}") from error
 
 
-def _is_alien(error: Exception) -> bool:
-    return isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error)
+def _reason(error: Exception, path: Path) -> str:
+    said = str(error)
+    if not isinstance(error, sqlite3.DatabaseError):
+        return said
+    if "not a database" in said:
+        return _ALIEN
+    if "malformed" in said:
+        return f"{said}; to begin without its jobs and history, move {path}* to another folder"
+    if "full" in said:
+        return f"{said}; free some space there, or choose another file with --state"
+    return said
 
 
 def _lock(folder: TrustedFolder, path: Path) -> int:
@@ -226,7 +258,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(SET_ASIDE)
         _vacuum_if_sparse(connection)
+        _reserve_pages(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+        # What is sorted need not fit on a disk that is full.
+        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         # Test write, to detect a full disk before there are jobs.
         with _transaction(connection):
@@ -242,7 +277,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     """Return a state file's version; raise StoreError if it is newer than VERSION."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
-        raise StoreError(f"cannot use the state file {path}: it is not a tf_malleable state file")
+        raise StoreError(f"cannot use the state file {path}: {_ALIEN}")
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
         raise StoreError(
@@ -281,7 +316,7 @@ def _copy_before_migration(connection: sqlite3.Connection, path: Path, version: 
 
 def _vacuum_if_sparse(connection: sqlite3.Connection) -> None:
     """Return the free pages of a sparse file to the file system, before there are jobs."""
-    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    free = _free_pages(connection)
     pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
     if pages < _SPARSE_PAGES or free < _SPARSE_SHARE * pages:
         return
@@ -289,6 +324,33 @@ def _vacuum_if_sparse(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+
+
+def _reserve_pages(connection: sqlite3.Connection) -> None:
+    """Have some free pages in the file, for jobs that come while the disk is full."""
+    missing = _RESERVED_PAGES - _free_pages(connection)
+    if missing <= 0:
+        return
+    size = missing * int(connection.execute("PRAGMA page_size").fetchone()[0])
+    with suppress(sqlite3.OperationalError):  # The disk is full already.
+        with _transaction(connection):
+            connection.execute("INSERT INTO set_aside (document) VALUES (zeroblob(?))", (size,))
+            connection.execute("DELETE FROM set_aside WHERE rowid = last_insert_rowid()")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def _reserve_log(path: Path) -> None:
+    """Have the log take its space on the disk now. SQLite ends it at the first invalid frame."""
+    with suppress(OSError):  # The disk is full already, or its file system cannot do that.
+        descriptor = os.open(f"{path}-wal", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, 0, _RESERVED_LOG)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -203,16 +203,23 @@ class Store:
 
         If that fails, `problem` says why, and everything stays queued: the newest state of
         each live job, every ended job, and the last 100,000 spans. Each call writes at most
-        1000 spans.
+        1000 spans. While the disk is full, spans wait: what is reserved is for jobs.
         """
         if not self.is_dirty:
             return
+        is_full = self._file.is_disk_full()
         try:
-            self._write()
+            if self._is_dirty_beside_spans or not is_full:
+                self._write(0 if is_full else _SPANS_AT_ONCE)
         except StoreError as error:
             self.problem = str(error)
         else:
             self.problem = None
+        if is_full and self.problem is None and self._queued_spans:
+            self.problem = (
+                f"the disk of the state file {self.path} is full: free some space there; until then"
+                " jobs are saved, but not which cores they had when"
+            )
 
     def close(self) -> None:
         """Write the queue if possible, and close the file."""
@@ -265,10 +272,13 @@ class Store:
     @property
     def is_dirty(self) -> bool:
         """Whether there are changes that have not been written."""
+        return bool(self._queued_spans) or self._is_dirty_beside_spans
+
+    @property
+    def _is_dirty_beside_spans(self) -> bool:
         return bool(
             self._queued_live
             or self._queued_ended
-            or self._queued_spans
             or self.knowledge.speeds.unwritten
             or self.knowledge.run_times.unwritten
             or self._queued_settings
@@ -277,8 +287,8 @@ class Store:
             or self._next + _NUMBERS_AHEAD != self._reserved
         )
 
-    def _write(self) -> None:
-        spans = list(islice(self._queued_spans, _SPANS_AT_ONCE))
+    def _write(self, most_spans: int = _SPANS_AT_ONCE) -> None:
+        spans = list(islice(self._queued_spans, most_spans))
         surplus = max(0, self._ended_count + len(self._queued_ended) - self._keep)
         self._file.write(self._changes(spans, surplus))
         self._reserved = self._next + _NUMBERS_AHEAD
