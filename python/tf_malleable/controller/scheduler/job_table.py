@@ -97,6 +97,13 @@ class Roster:
         for record in self._store.load():
             self._adopt(record)
 
+    async def remove_orphaned_cgroups(self) -> None:
+        """Remove the cgroups of jobs of which no record is left, once they have no processes."""
+        # Reading thousands of folders takes tens of milliseconds.
+        for main, group in await asyncio.to_thread(job_cgroup.made_by_this_user):
+            if main not in self._by_main:
+                self.remove_when_empty(group)
+
     def _adopt(self, record: Record) -> None:
         pidfd = None
         if record.process is not None and record.main_ended is None:

@@ -117,6 +117,7 @@ class Reactor:
         self._saving: asyncio.TimerHandle | None = None
         self._has_saved = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self.roster = Roster(
             store,
             self._clock,
@@ -156,6 +157,7 @@ class Reactor:
                 enforcement.enforce(live)
                 self._enforcer.settle(live)
         self._watch.start()
+        self._sweeping = asyncio.create_task(self.roster.remove_orphaned_cgroups())
         self._tidying = asyncio.create_task(self._tidy_for_ever())
         self.react()
 
@@ -163,7 +165,7 @@ class Reactor:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._watch.stop()
         self._loop.close()
-        for handle in (self._saving, self._tidying):
+        for handle in (self._saving, self._tidying, self._sweeping):
             if handle is not None:
                 handle.cancel()
         self._watch.survey()

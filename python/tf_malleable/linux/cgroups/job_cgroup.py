@@ -26,6 +26,7 @@ from tf_malleable.model import ProcessId
 _FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
 _NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-(\d{1,20})$", re.MULTILINE)
+_FOLDER: Final = re.compile(r"tfm-job-(\d{1,10})-(\d{1,20})")
 
 
 class JobGroup:
@@ -164,6 +165,32 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
     if not ours or not (folder / "cgroup.procs").exists():
         return None
     return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
+
+
+def made_by_this_user() -> list[tuple[tuple[int, int], JobGroup]]:
+    """Return the cgroups of jobs, in all hierarchies, that controllers of this user have made.
+
+    Each comes with pid and start time of its job's main process. A cgroup that is empty while that
+    process runs is left out: a controller has just made it.
+    """
+    try:
+        mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
+    except OSError:
+        return []
+    found = []
+    for mount in mounts:
+        # Others' cgroups go meanwhile, which os.walk() bears.
+        for parent, children, _ in os.walk(mount.point):
+            for match in filter(None, map(_FOLDER.fullmatch, children)):
+                main = int(match[1]), int(match[2])
+                group = JobGroup(Path(parent, match[0]), unified=mount.unified)
+                with suppress(OSError):  # It is gone.
+                    is_ours = group.folder.stat().st_uid == os.geteuid()
+                    running = procfs.identify(main[0])
+                    has_ended = running is None or running.start != main[1]
+                    if is_ours and (has_ended or group.is_populated()):
+                        found.append((main, group))
+    return found
 
 
 def main_of(pid: int) -> tuple[int, int] | None:
