@@ -196,6 +196,22 @@ def test_a_dead_unit_keeps_what_its_host_may_draw():
     assert shared_out({"a": alive, "b": alive}, 250.0) == {"a": 125.0, "b": 125.0}
 
 
+MILLION = {
+    "draws": PowerCurve(((0.0, 50.0), (1.0, 1e6))),
+    "idles": PowerCurve(((0.0, 1e6), (1.0, 1e6))),
+    "is cheap": PowerCurve(((0.0, 0.0), (0.5, 0.0), (1.0, 1e6))),
+}
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+@pytest.mark.parametrize("claim", MILLION)
+def test_a_unit_that_claims_a_million_watts_leaves_the_others_half_of_their_shares(claim, is_alive):
+    honest = {name: KnownUnit(4, CURVE, True) for name in ("a", "b")}
+    found = shared_out({**honest, "liar": KnownUnit(65536, MILLION[claim], is_alive)}, 420.0)
+    assert found["a"] == found["b"] >= 70.0
+    assert sum(found.values()) <= 420.0 + 1e-9
+
+
 def test_an_organiser_is_not_confused_by_nonsense():
     found = Organiser(Broker("x"), "faculty", Budget(300.0))
     alive = msgspec.json.encode(UnitState("alive", "1", 4, list(CURVE.points)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.power.servers import SERVERS
 from tf_malleable.model.power import PowerCurve, lower_hull
-from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill
+from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill, with_floors
 
 CHEAP = PowerHost(PowerCurve(((0.0, 50.0), (1.0, 90.0))), 4)
 DEAR = PowerHost(PowerCurve(((0.0, 50.0), (1.0, 210.0))), 4)
@@ -90,3 +90,17 @@ def test_moving_watts_from_one_host_to_another_gains_no_work(hosts, watts, data)
     after = hosts[giver].weight * work(hosts[giver], shares[giver] - moved)
     after += hosts[taker].weight * work(hosts[taker], shares[taker] + moved)
     assert after <= before + 1e-6
+
+
+@given(HOSTS, st.floats(1, 4000), st.data())
+def test_no_share_is_below_its_floor(hosts, watts, data):
+    shares = water_fill(hosts, watts)
+    part = st.floats(0, watts / len(hosts))
+    floors = {name: data.draw(part) for name in hosts}
+    found = with_floors(shares, floors, watts)
+    assert found.keys() == hosts.keys()
+    assert sum(found.values()) <= watts * (1 + 1e-9)
+    for name in hosts:
+        assert floors[name] * (1 - 1e-9) <= found[name] <= max(shares[name], floors[name])
+    if all(shares[name] >= floors[name] for name in hosts):
+        assert found == pytest.approx(shares)

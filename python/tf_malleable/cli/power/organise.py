@@ -42,8 +42,9 @@ def organise(
     """Share a budget of WATTS among all hosts in AREA until Ctrl-C.
 
     Every host first gets its idle power; the rest goes to the hosts that do most work with it.
-    For a host whose controller is dead, its full power is set aside, as its jobs go on. The
-    budgets stay in force after Ctrl-C.
+    For a host whose controller is dead, its full power is set aside, as its jobs go on. But
+    each other host gets half of an equal share at least, whatever a host says of its power.
+    The budgets stay in force after Ctrl-C.
     """
     if not is_area(area):
         raise ValueError(f"AREA must be names with slashes between them, not {area!r}")

@@ -16,7 +16,7 @@ from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client
 from tf_malleable.power.units.event import event_of
 from tf_malleable.power.units.topics import ROOT, UnitAck, UnitName, UnitState, named
-from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill
+from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill, with_floors
 
 # Units that come and go within this time lead to one new share-out.
 _SETTLE_SECONDS = 0.5
@@ -47,12 +47,17 @@ def shared_out(units: Mapping[str, KnownUnit], watts: float) -> dict[str, float]
     """Return the watts of each unit that is alive. Pure.
 
     Jobs of a host whose unit is dead run on without a limit, so the host's full power is set aside.
+
+    What a unit says of its host cannot be checked. Whatever the others say, a unit that is alive
+    therefore gets at least half of an equal share, or all that its own host can use.
     """
-    gone = sum(unit.curve.full for unit in units.values() if not unit.is_alive)
-    hosts = {
-        name: PowerHost(unit.curve, unit.cpus) for name, unit in units.items() if unit.is_alive
-    }
-    return water_fill(hosts, watts - gone)
+    alive = {name: unit for name, unit in units.items() if unit.is_alive}
+    least = watts / (2 * len(units)) if units else 0.0
+    floors = {name: min(unit.curve.full, least) for name, unit in alive.items()}
+    aside = sum(unit.curve.full for unit in units.values() if not unit.is_alive)
+    left = watts - min(aside, watts - sum(floors.values()))
+    hosts = {name: PowerHost(unit.curve, unit.cpus) for name, unit in alive.items()}
+    return with_floors(water_fill(hosts, left), floors, left)
 
 
 class Organiser:

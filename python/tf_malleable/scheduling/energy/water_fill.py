@@ -65,6 +65,30 @@ def water_fill(hosts: Mapping[str, PowerHost], watts: float) -> dict[str, float]
     return shares
 
 
+def with_floors(
+    shares: Mapping[str, float], floors: Mapping[str, float], watts: float
+) -> dict[str, float]:
+    """Return shares of which none is below its floor.
+
+    What is missing is first taken from watts that are left over, and then from the shares above
+    their floors, from each the same fraction of what is above.
+
+    Args:
+        shares: Watts of each host, in all at most `watts`.
+        floors: Minimum watts of each host, in all at most `watts`.
+        watts: Watts to share out.
+    """
+    raised = {name: max(share, floors[name]) for name, share in shares.items()}
+    excess = sum(raised.values()) - watts
+    if excess <= 0:
+        return raised
+    above = sum(raised[name] - floors[name] for name in raised)
+    return {
+        name: share - (share - floors[name]) * min(1.0, excess / above)
+        for name, share in raised.items()
+    }
+
+
 def _evenly(sizes: Mapping[str, float], watts: float) -> dict[str, float]:
     """Share watts evenly, no host getting more than its size."""
     parts: dict[str, float] = {}
