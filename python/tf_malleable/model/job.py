@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.job_state import JobState
 from tf_malleable.model.shape import Shape
+
+UNREST_HALF_SECONDS: Final = 15.0
+"""Time after which a resize counts half as much for a job's unrest."""
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -39,6 +43,7 @@ class Job:
         started: Time of the first grant; None while waiting.
         resized: Time of the last change of the number of cores while running, or a later
             time; None if it never changed.
+        unrest: Number of these changes, of which older ones count less; as of the last one.
         run_seconds: Total time with a grant, in seconds.
         used_cpus: Number of CPUs that the job recently kept busy or had runnable threads for,
             at least 0; None if not measured yet.
@@ -62,6 +67,7 @@ class Job:
     grant: Grant = NO_GRANT
     started: float | None = None
     resized: float | None = None
+    unrest: float = 0.0
     run_seconds: float = 0.0
     used_cpus: float | None = None
     steps_done: float | None = None
@@ -70,6 +76,12 @@ class Job:
     expected_seconds: float | None = None
     user: int | None = None
     area: str | None = None
+
+    def calm_at(self, most: float) -> float:
+        """Return the time from which the unrest is at most `most`; -inf if it always was."""
+        if self.resized is None or self.unrest <= most:
+            return -math.inf
+        return self.resized + UNREST_HALF_SECONDS * math.log2(self.unrest / most)
 
     def derived(self, compute: Callable[[Job, _A], _T], argument: _A) -> _T:
         """Return `compute(self, argument)`, computed once for this object and argument.

@@ -32,6 +32,9 @@ _SETTLE_SECONDS = 1.0
 # resize a job at most twice in this time. A lender gets its cores back at any time. Longer naps
 # are worth lending; shorter ones cost more than they gain.
 DWELL_SECONDS = 3.0
+# Maximum number of resizes lately with which a job grows into lent cores. With naps of few seconds,
+# a job would otherwise be resized once in less than two seconds for ever.
+_MOST_UNREST = 4.0
 # The same for a job that sleeps and lends all its CPUs: its naps are worth more.
 ASLEEP_DWELL_SECONDS = 2.0
 
@@ -49,7 +52,7 @@ class LendPolicy:
 
     A minimum dwell bounds how often napping jobs are resized. After a resize, a job does not
     begin to lend for three seconds (two if it sleeps), and does not grow into lent cores for
-    three.
+    three; for longer if that has ended soon again and again.
 
     Work-conserving like the wrapped policy, counting as used the cores that a lender may still
     need and those that a job cannot take because it was just resized. Starves no job if the
@@ -103,7 +106,7 @@ def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]
     found: list[Job] = []
     dwelt_at: float | None = None
     for job in jobs:
-        until = _resized(job) + DWELL_SECONDS
+        until = max(_resized(job) + DWELL_SECONDS, job.calm_at(_MOST_UNREST))
         own = max(job.shape.min, len(job.grant.own))
         if job.state == "running" and now < until and own < job.shape.max:
             dwelt_at = _earliest(dwelt_at, until)

@@ -19,6 +19,7 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.shares.placement import place
 from tf_malleable.policies.wrappers.budget import BudgetPolicy, Cap, area_caps, cap_of
 from tf_malleable.policies.wrappers.fair_share import Taken, shared_fairly
+from tf_malleable.policies.wrappers.steady import steadied
 
 
 class Candidate(NamedTuple):  # A decision creates a thousand.
@@ -69,9 +70,11 @@ def decide(
         return Allocation(by_hand, review)
     left = _left(machine, placed, free) if placed else machine
     beside = _taken([c.job for c in free if c.job.id in counts], counts)
+    jobs, calm_at = steadied(jobs, now)
     allocation = shared_fairly(policy, quotas, beside).allocate(jobs, left, now)
     check(allocation, jobs, left)
-    return Allocation({**allocation.grants, **by_hand}, allocation.review_at)
+    times = [at for at in (allocation.review_at, calm_at) if at is not None]
+    return Allocation({**allocation.grants, **by_hand}, min(times, default=None))
 
 
 def _cap(policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float) -> Cap:

@@ -84,6 +84,7 @@ def job_of(
         grant=record.grant,
         started=record.started,
         resized=record.since if record.resizes else None,
+        unrest=record.unrest,
         run_seconds=time_accounts.run_seconds(record, now),
         used_cpus=used_cpus,
         steps_done=speed.steps,

@@ -39,6 +39,8 @@ class Record:
         paused_seconds: Time in state paused, up to `since`.
         core_seconds: Cores granted times seconds, up to `since`.
         resizes: Number of changes of the number of cores while the job ran.
+        resized: Time of the last of these changes that no person has made; None before.
+        unrest: Number of these, of which older ones count less; as of `resized`.
         container: Container that the job runs in; None for processes of the host.
         time_limit: Seconds with cores after which the job is ended; None for no limit.
         expected: Expected run time in seconds, as submitted; None if not given.
@@ -83,6 +85,8 @@ class Record:
     paused_seconds: float = 0.0
     core_seconds: float = 0.0
     resizes: int = 0
+    resized: float | None = None
+    unrest: float = 0.0
     container: ContainerInfo | None = None
     time_limit: float | None = None
     expected: float | None = None

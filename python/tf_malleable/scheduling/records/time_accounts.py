@@ -8,6 +8,7 @@ from typing import Any
 
 from tf_malleable.api.schema.history import Span
 from tf_malleable.model import Grant, JobState
+from tf_malleable.model.job import UNREST_HALF_SECONDS
 from tf_malleable.scheduling.records.job_record import Record
 
 
@@ -53,7 +54,15 @@ def granted(record: Record, grant: Grant, now: float) -> Record:
         grant=grant,
         serial=record.serial + 1,
         resizes=record.resizes + resized,
+        **(_unrest(record, now) if resized and record.by_hand is None else {}),
     )
+
+
+def _unrest(record: Record, now: float) -> dict[str, Any]:
+    """Return the fields that tell how often a job was resized lately, with one more resize."""
+    before = now if record.resized is None else record.resized
+    rest = record.unrest * 0.5 ** (max(0.0, now - before) / UNREST_HALF_SECONDS)
+    return {"resized": now, "unrest": rest + 1.0}
 
 
 def joined(record: Record, now: float) -> Record:
