@@ -131,6 +131,7 @@ def event(**changes: object) -> bytes:
         (b"[]", "no event"),
         (b"\xff\xfe", "no event"),
         (b"x" * 20000, "at most 16384 bytes"),
+        (b'{"more":' + b"[" * 10_000, "no event"),
         (event(id="-1"), "no event"),
         (event(intervals=[]), "no event"),
         (event(intervals=[{"id": 0, "payloads": []}]), "no payload IMPORT_CAPACITY_LIMIT"),
@@ -216,7 +217,9 @@ def test_an_organiser_is_not_confused_by_nonsense():
     found = Organiser(Broker("x"), "faculty", Budget(300.0))
     alive = msgspec.json.encode(UnitState("alive", "1", 4, list(CURVE.points)))
     found.hear(FIRST.topic("state"), alive)
-    for payload in (b"{", b"[]", b'{"state":"alive","session":"2","curve":[[0,1]]}', b"\xff"):
+    deep = b'{"state":"alive","session":"2","more":' + b"[" * 10_000
+    few = b'{"state":"alive","session":"2","curve":[[0,1]]}'
+    for payload in (b"{", b"[]", few, b"\xff", deep):
         found.hear(FIRST.topic("state"), payload)
         found.hear(FIRST.topic("ack"), payload)
         found.hear("elsewhere", payload)

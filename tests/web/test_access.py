@@ -51,6 +51,7 @@ def test_another_site_s_name_for_our_address_is_refused(access, host):
         {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "image"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": "http://127.0.0.1:9999"},
     ],
 )

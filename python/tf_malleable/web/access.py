@@ -83,7 +83,7 @@ class Access:
         if site not in (None, "same-origin", "none") and not visit.is_entry:
             return "another site has sent this request"
         origin = visit.headers.get("Origin")
-        is_ours = origin is None or urlsplit(origin).netloc == visit.headers.get("Host")
+        is_ours = origin is None or _place(origin) == visit.headers.get("Host")
         # A proxy may name another host than the browser, which itself reports the same origin.
         if not is_ours and not (self.hosts is None and site == "same-origin"):
             return "another site has sent this request"
@@ -110,6 +110,14 @@ class Access:
             return True
         said = visit.headers.get("Authorization", "")
         return said.startswith(_BEARER) and _same(said.removeprefix(_BEARER), self.token)
+
+
+def _place(origin: str) -> str | None:
+    """Return host and port of an origin; None if it is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _has_port(host: str) -> bool:

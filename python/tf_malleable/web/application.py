@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import getpass
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -24,6 +24,7 @@ from yarl import URL
 
 from tf_malleable.api.transport.connection import check_server
 from tf_malleable.api.transport.http_server import completed
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.web.access import Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
@@ -117,7 +118,7 @@ def web_application(controller: str, access: Access) -> web.Application:
 
     async def about(request: web.Request) -> web.StreamResponse:
         said = {
-            "user": getpass.getuser(),
+            "user": user_name(os.geteuid()),
             "host": socket.gethostname(),
             "read_only": access.read_only,
         }

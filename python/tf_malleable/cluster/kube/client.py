@@ -192,7 +192,7 @@ class ApiClient:
                         status = event["object"]
                         raise _error(int(status.get("code", 500)), json.dumps(status))
                     yield event
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
             raise CallError(0, "NoAnswer", f"the watch of {kind.plural} broke: {error}") from None
 
     async def _call(
@@ -219,7 +219,7 @@ class ApiClient:
                     raise _error(response.status, text)
                 found: Object = json.loads(text)
                 return found
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
             what = str(error) or type(error).__name__
             raise CallError(0, "NoAnswer", f"{method} {path}: no answer ({what})") from None
 
