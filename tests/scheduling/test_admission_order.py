@@ -8,6 +8,7 @@ import pytest
 from tests.support.policy_situations import SPECS
 from tf_malleable.model import Grant, Job, Machine, Shape
 from tf_malleable.model.need import UNLIMITED, Need, Supply
+from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.decision.admission_order import Starts, decide
 from tf_malleable.scheduling.decision.decision import Candidate
@@ -17,14 +18,27 @@ G = float(1 << 30)
 
 
 def waits(
-    name: str, since: float = 990.0, priority: int = 0, by_hand: int | None = None
+    name: str,
+    since: float = 990.0,
+    priority: int = 0,
+    by_hand: int | None = None,
+    user: int | None = None,
 ) -> Candidate:
-    return Candidate(Job(name, Shape(1, 1, 1), since, priority), by_hand, False)
+    return Candidate(Job(name, Shape(1, 1, 1), since, priority, user=user), by_hand, False)
 
 
-def runs(name: str, cpu: int = 0) -> Candidate:
+def runs(name: str, cpu: int = 0, user: int | None = None) -> Candidate:
     grant = Grant(frozenset({cpu}))
-    job = Job(name, Shape(1, 1, 1), 900.0, state="running", since=900.0, started=900.0, grant=grant)
+    job = Job(
+        name,
+        Shape(1, 1, 1),
+        900.0,
+        state="running",
+        since=900.0,
+        started=900.0,
+        grant=grant,
+        user=user,
+    )
     return Candidate(job, None, False)
 
 
@@ -34,9 +48,10 @@ def decided(
     supply: Supply,
     spec: str = "equal",
     cpus: int = 8,
+    quotas: Quotas = NO_QUOTAS,
 ) -> Starts:
     policy = registry.create(spec)
-    return decide(policy, candidates, needs.__getitem__, supply, Machine.flat(cpus), NOW)
+    return decide(policy, candidates, needs.__getitem__, supply, Machine.flat(cpus), NOW, quotas)
 
 
 def granted(found: Starts) -> set[str]:
@@ -145,3 +160,63 @@ def test_every_policy_is_held_to_it(spec):
     assert sum(needs[name].mem for name in begun) <= 9 * G
     assert sum(needs[name].gpus for name in begun) <= 2
     assert not begun & found.lacks.keys()
+
+
+@pytest.mark.parametrize("supply", [Supply(100 * G, gpus=8), Supply(gpus=8)])
+def test_a_user_s_jobs_start_only_as_far_as_the_quotas_of_memory_and_gpus_allow(supply):
+    quotas = Quotas(Quota(max_mem=8 << 30, max_gpus=2))
+    needs = {name: Need(4 * G, "declared") for name in "abc"} | {"x": Need(4 * G, "declared")}
+    jobs = [waits("a", user=1), waits("b", 991.0, user=1), waits("c", 992.0, user=1)]
+    found = decided([*jobs, waits("x", 993.0, user=2)], needs, supply, quotas=quotas)
+    assert granted(found) == {"a", "b", "x"}
+    assert found.lacks == {"c": "memory quota"}
+    # The user's own jobs only make room.
+    assert found.allocation.review_at is None
+    needs = {name: Need(gpus=1) for name in "abcx"}
+    found = decided([*jobs, waits("x", 993.0, user=2)], needs, supply, quotas=quotas)
+    assert granted(found) == {"a", "b", "x"}
+    assert found.lacks == {"c": "gpu quota"}
+
+
+def test_what_started_jobs_have_counts_towards_their_user_s_quota():
+    quotas = Quotas(Quota(max_mem=8 << 30, max_gpus=1))
+    jobs = [runs("r", user=1), waits("a", user=1), waits("x", 991.0, user=2)]
+    few = Need(G, "declared")
+    for had, lack in (
+        (Need(8 * G, "declared", G), "memory quota"),
+        (Need(G, "unknown", 8 * G), "memory quota"),
+        (Need(G, "declared", gpus=1), None),
+    ):
+        found = decided(jobs, {"r": had, "a": few, "x": few}, Supply(64 * G, gpus=4), quotas=quotas)
+        assert found.lacks == ({"a": lack} if lack else {})
+
+
+def test_an_estimate_keeps_no_job_waiting_if_its_user_has_no_other():
+    quotas = Quotas(Quota(max_mem=1 << 30))
+    for basis, starts in (("declared", False), ("learned", True), ("unknown", True)):
+        needs = {"r": Need(), "a": Need(4 * G, basis)}
+        found = decided([runs("r", user=2), waits("a", user=1)], needs, UNLIMITED, quotas=quotas)
+        assert ("a" in granted(found)) is starts
+
+
+def test_who_waits_for_the_own_quota_is_overtaken_by_others_however_long_it_has_waited():
+    quotas = Quotas(Quota(max_mem=8 << 30, max_gpus=2))
+    needs = {
+        "r": Need(4 * G, "declared", gpus=1),
+        "a": Need(8 * G, "declared", gpus=2),
+        "b": Need(4 * G, "declared", gpus=1),
+        "x": Need(4 * G, "declared", gpus=1),
+    }
+    jobs = [
+        runs("r", user=1),
+        waits("a", 0.0, user=1),
+        waits("b", 1.0, user=1),
+        waits("x", 2.0, user=2),
+    ]
+    found = decided(jobs, needs, Supply(64 * G, gpus=8), quotas=quotas)
+    assert granted(found) == {"r", "x"}
+    # Its user's later jobs leave it the room, as those of all users do if the machine has none.
+    assert found.lacks.keys() == {"a", "b"}
+    # It has not waited for long.
+    jobs[1] = waits("a", 990.0, user=1)
+    assert granted(decided(jobs, needs, Supply(64 * G, gpus=8), quotas=quotas)) == {"r", "b", "x"}

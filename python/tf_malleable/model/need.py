@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Basis = Literal["declared", "learned", "unknown"]
-Lack = Literal["memory", "gpus", "jobs"]
+Lack = Literal["memory", "gpus", "jobs", "memory quota", "gpu quota"]
 
 
 @dataclass(frozen=True)

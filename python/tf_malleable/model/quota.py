@@ -18,6 +18,8 @@ class Quota:
         max_queued: Limit of waiting jobs at a time.
         max_running: Limit of jobs with cores at a time.
         max_cores: Limit of cores at a time.
+        max_mem: Limit of memory at a time, in bytes.
+        max_gpus: Limit of GPUs at a time.
     """
 
     weight: float = 1.0
@@ -25,6 +27,8 @@ class Quota:
     max_queued: int | None = None
     max_running: int | None = None
     max_cores: int | None = None
+    max_mem: int | None = None
+    max_gpus: int | None = None
 
 
 NO_QUOTA: Final = Quota()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.service import ME, host, refused
 from tf_malleable.api.schema.requests import Submission
+from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.quotas import quota_file
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.linux.processes import subordinate_uids
@@ -34,6 +35,13 @@ def test_a_file_has_quotas_of_all_and_of_some(file):
     assert quotas.of(0) == NO_QUOTA
 
 
+def test_memory_has_a_unit_and_a_user_may_have_no_gpu(file):
+    file.write_text("[*]\nmax-mem = 64G\nmax-gpus = 0\n[60001]\nmax-mem = 1048576\nmax-gpus = 2\n")
+    quotas = read_quotas(file)
+    assert quotas.of(BOB) == Quota(max_mem=64 << 30, max_gpus=0)
+    assert quotas.of(ADA) == Quota(max_mem=1 << 20, max_gpus=2)
+
+
 def test_names_are_those_of_the_host_and_root_may_have_one(file):
     file.write_text("[root]\nmax-running = 1\n[nobody]\nmax-queued = 7\n")
     quotas = read_quotas(file)
@@ -51,6 +59,11 @@ def test_names_are_those_of_the_host_and_root_may_have_one(file):
         ("[root]\nmax-cores = all\n", "max-cores of [root] must be an integer from 1 to"),
         ("[root]\nweight = nan\n", "weight of [root] must be a number above 0, at most 1000"),
         ("[root]\nweight = 0\n", "weight of [root] must be a number above 0"),
+        ("[root]\nmax-mem = 0\n", "max-mem of [root] must be a size from 1 MiB to"),
+        ("[root]\nmax-mem = lots\n", "max-mem of [root] must be a size from 1 MiB to"),
+        ("[root]\nmax-mem = 9999999T\n", "max-mem of [root] must be a size from 1 MiB to"),
+        ("[root]\nmax-gpus = -1\n", "max-gpus of [root] must be an integer from 0 to 1024"),
+        ("[root]\nmax-gpus = 1025\n", "max-gpus of [root] must be an integer from 0 to 1024"),
         ("max-jobs = 1\n", "are invalid"),
         ("[root]\nmax-jobs\n", "are invalid"),
         ("[root]\n[root]\n", "are invalid"),
@@ -129,6 +142,58 @@ def test_more_cores_than_the_quota_are_not_granted_nor_set(state):
                 here.service.set_cores(Peer(ME.pid, 0, 0), job, 3)
             await here.job(uid=ADA)
             assert here.granted() == [1, 1]
+
+    asyncio.run(scenario())
+
+
+def test_more_memory_and_gpus_than_the_quota_are_not_had(state):
+    """A program that sleeps must not keep the memory of all others for itself."""
+
+    async def scenario():
+        quotas = Quotas(Quota(max_mem=8 << 30, max_gpus=1))
+        provision = Provision(gpus=(0, 1, 2))
+        async with host(state, quotas=quotas, provision=provision) as here:
+            most = f"mem must be at most 8.0 GiB, the memory that user {ADA} may have, not 8.5 GiB"
+            with refused(409, most):
+                here.submit(here.program(uid=ADA), mem="8704M")
+            with refused(409, f"gpus must be at most 1, the GPUs that user {ADA} may have, not 2"):
+                here.submit(here.program(uid=ADA), gpus=2)
+            await here.job(uid=ADA, max=1, mem="6G", gpus=1)
+            second = await here.job(uid=ADA, max=1, mem="4G")
+            third = await here.job(uid=ADA, max=1, mem="1G", gpus=1)
+            await here.job(uid=BOB, max=1, mem="8G", gpus=1)
+            assert here.states() == ["running", "waiting", "waiting", "running"]
+            assert [job.lacks for job in here.service.jobs()] == [
+                None,
+                "memory quota",
+                "gpu quota",
+                None,
+            ]
+            assert here.status(second).reason == (
+                f"too little memory is left in the quota of user {ADA}: the job needs 4.0 GiB"
+            )
+            assert here.status(third).reason == (
+                f"too few GPUs are left in the quota of user {ADA}: the job needs 1"
+            )
+            here.programs[2].end()  # The first two programs were refused.
+            await here.until(lambda: here.states() == ["running", "running", "running"])
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_runs_already_does_not_reserve_more_memory_than_the_quota(state):
+    def joining(size):
+        return Submission(name="joins", running=True, mem=size)
+
+    async def scenario():
+        async with host(state, quotas=Quotas(Quota(max_mem=8 << 30))) as here:
+            await here.job(uid=ADA, max=1, mem="6G")
+            program = here.program(uid=ADA)
+            with refused(409, "user 60001 may have at most 8.0 GiB of memory at once, and has 6.0"):
+                here.service.submit(program.peer, joining("4G"))
+            here.service.submit(program.peer, joining("2G"))
+            here.service.submit(here.program(uid=BOB).peer, joining("8G"))
+            assert here.states() == ["running", "running", "running"]
 
     asyncio.run(scenario())
 

@@ -98,8 +98,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         peak_mem: Highest observed memory use in bytes; null if unknown.
         gpus: Number of GPUs asked for.
         granted_gpus: Numbers of the GPUs that the job has, until it ends.
-        lacks: Resource other than cores that the job waits for: memory, GPUs, or a place among
-            the running jobs; null if none.
+        lacks: Resource other than cores that the job waits for: memory or GPUs, of the host or
+            within the user's quota, or a place among the running jobs; null if none.
         elastic: State of the elastic training; null for other jobs.
         reading: Bytes and files read through a data tier; null without one.
         area: Area that the energy is counted for; null for the host's.

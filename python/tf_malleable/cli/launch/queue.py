@@ -68,7 +68,13 @@ def gpu_variables(gpus: Collection[int]) -> dict[str, str]:
     }
 
 
-LACKING = {"memory": "memory", "gpus": "GPUs", "jobs": "another job to end"}
+LACKING = {
+    "memory": "memory",
+    "gpus": "GPUs",
+    "jobs": "another job to end",
+    "memory quota": "memory within the user's quota",
+    "gpu quota": "GPUs within the user's quota",
+}
 """Resources other than cores that a job may wait for, in words."""
 
 

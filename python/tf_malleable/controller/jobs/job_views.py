@@ -164,10 +164,17 @@ def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
     if before:
         return "other jobs have not ended: the job starts after them"
     record = live.record
+    need = record.mem if record.mem is not None else live.measured.lessons.peak_mem
     if live.lack == "memory":
-        need = record.mem if record.mem is not None else live.measured.lessons.peak_mem
         mem = "an unknown amount of memory" if need is None else f"{size_text(need)} of memory"
         return f"too little memory is free: the job needs {mem}"
+    if live.lack == "memory quota":
+        mem = "an unknown amount" if need is None else size_text(need)
+        user = user_name(record.counted_for)
+        return f"too little memory is left in the quota of user {user}: the job needs {mem}"
+    if live.lack == "gpu quota":
+        user, gpus = user_name(record.counted_for), record.gpus_wanted
+        return f"too few GPUs are left in the quota of user {user}: the job needs {gpus}"
     if live.lack == "gpus":
         return f"too few GPUs are free: the job needs {record.gpus_wanted}"
     if live.lack == "jobs":

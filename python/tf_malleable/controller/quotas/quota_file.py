@@ -7,6 +7,8 @@
     [ada]
     weight = 2
     max-cores = 32
+    max-mem = 256G
+    max-gpus = 4
 
 Each section is named after a user or a user id. The settings of `[*]` apply to all users
 without a setting of their own. Root has no quota unless there is a section for root.
@@ -23,16 +25,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.api.schema.job_request import LEAST_MEM, MOST_GPUS, MOST_MEM
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
+from tf_malleable.model.units import parse_size
 
 DEFAULT: Final = Path("/etc/tf_malleable/quotas.conf")
 """Quota file of root's controller, if it exists."""
 
 _ALL = "*"
 _WEIGHT = "weight"
-_LIMITS = ("max-jobs", "max-queued", "max-running", "max-cores")
+_MEM = "max-mem"
+# The lowest and the highest value of each limit.
+_LIMITS: Final = {
+    "max-jobs": (1, 1_000_000),
+    "max-queued": (1, 1_000_000),
+    "max-running": (1, 1_000_000),
+    "max-cores": (1, 1_000_000),
+    "max-gpus": (0, MOST_GPUS),
+}
 _HEAVIEST = 1000.0
-_HIGHEST = 1_000_000
 
 
 def default_quotas() -> Quotas:
@@ -93,11 +104,12 @@ def _quota(section: str, settings: Mapping[str, str]) -> Quota:
         if key == _WEIGHT:
             quota = replace(quota, weight=_weight(what, text))
         elif key in _LIMITS:
-            quota = replace(quota, **{key.replace("-", "_"): _limit(what, text)})
+            quota = replace(quota, **{key.replace("-", "_"): _limit(what, text, *_LIMITS[key])})
+        elif key == _MEM:
+            quota = replace(quota, max_mem=_size(what, text))
         else:
-            raise ValueError(
-                f"[{section}] has no setting {key!r}; there are {_WEIGHT}, {', '.join(_LIMITS)}"
-            )
+            known = ", ".join((_WEIGHT, *_LIMITS, _MEM))
+            raise ValueError(f"[{section}] has no setting {key!r}; there are {known}")
     return quota
 
 
@@ -111,8 +123,18 @@ def _weight(what: str, text: str) -> float:
     return weight
 
 
-def _limit(what: str, text: str) -> int:
-    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
-    if not 1 <= limit <= _HIGHEST:
-        raise ValueError(f"{what} must be an integer from 1 to {_HIGHEST}, not {text!r}")
+def _limit(what: str, text: str, lowest: int, highest: int) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1
+    if not lowest <= limit <= highest:
+        raise ValueError(f"{what} must be an integer from {lowest} to {highest}, not {text!r}")
     return limit
+
+
+def _size(what: str, text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError:
+        size = 0
+    if not LEAST_MEM <= size <= MOST_MEM:
+        raise ValueError(f"{what} must be a size from 1 MiB to 1024 TiB, such as 64G, not {text!r}")
+    return size

@@ -57,7 +57,7 @@ class Admission:
                 job would exceed the user's quota.
         """
         shape = self.check(request, running=running)
-        self.quotas.new(account_of(uid), shape, self.live(), running=running)
+        self.quotas.new(account_of(uid), request, shape, self.live(), running=running)
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:
@@ -122,7 +122,7 @@ class Admission:
         """
         shape = self.check(request, running=running)
         account = account_of(uid)
-        self.quotas.new(account, shape, self.live(), running=running)
+        self.quotas.new(account, request, shape, self.live(), running=running)
         try:
             number = self.store.next_id()
         except StoreError as error:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Admission of waiting jobs, given memory, GPUs and a limit on the number of jobs.
+"""Admission of waiting jobs, given memory, GPUs, users' quotas of them, and a limit on jobs.
 
 Policies share out cores only. A policy is therefore asked again without the jobs that lack
 something else, until all that start fit together. This holds for every policy
@@ -9,10 +9,11 @@ held back. Pure.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tf_malleable.model import Allocation, Machine
+from tf_malleable.model import Allocation, Job, Machine
 from tf_malleable.model.need import Lack, Need, Supply
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies.policy import Policy
@@ -38,27 +39,53 @@ class Starts:
     lacks: Mapping[str, Lack]
 
 
-@dataclass(frozen=True)
+@dataclass
+class _Taken:
+    """What the started jobs of one user have.
+
+    Attributes:
+        mem: Memory that they need or use, whichever is more, in bytes.
+        gpus: Number of GPUs.
+        jobs: Number of jobs.
+    """
+
+    mem: float = 0.0
+    gpus: int = 0
+    jobs: int = 0
+
+
+@dataclass
 class _Room:
     """Resources left for jobs that start.
 
     Attributes:
         supply: Total supply.
+        quotas: Quotas of the users.
         mem: Memory in bytes, without the memory that started jobs have yet to use.
         gpus: Number of GPUs.
         jobs: Number of jobs that have started.
+        taken: What the users' started jobs have, by user.
     """
 
     supply: Supply
+    quotas: Quotas
     mem: float
     gpus: int
-    jobs: int
+    jobs: int = 0
+    taken: defaultdict[int | None, _Taken] = field(default_factory=lambda: defaultdict(_Taken))
 
-    def lack(self, need: Need) -> Lack | None:
+    def copy(self) -> _Room:
+        """Return a copy that can be changed on its own."""
+        taken = defaultdict(_Taken, {user: replace(had) for user, had in self.taken.items()})
+        return replace(self, taken=taken)
+
+    def lack(self, job: Job, need: Need) -> Lack | None:
         """Return the resource that a job lacks to start; None if it lacks nothing."""
         most = self.supply.most_jobs
         if most is not None and self.jobs >= most:
             return "jobs"
+        if lack := self._quota_lack(job, need):
+            return lack
         if need.gpus > self.gpus:
             return "gpus"
         # An estimate must not keep a job waiting forever for other programs' memory.
@@ -68,10 +95,25 @@ class _Room:
         is_risky = need.basis == "unknown" and self.supply.strained
         return "memory" if need.mem > self.mem or is_risky else None
 
-    def after(self, need: Need) -> _Room:
-        """Return the resources left once a job with this need has started."""
-        growth = max(0.0, need.mem - need.used)
-        return _Room(self.supply, self.mem - growth, self.gpus - need.gpus, self.jobs + 1)
+    def _quota_lack(self, job: Job, need: Need) -> Lack | None:
+        quota, taken = self.quotas.of(job.user), self.taken[job.user]
+        if quota.max_gpus is not None and need.gpus and taken.gpus + need.gpus > quota.max_gpus:
+            return "gpu quota"
+        # Nor must an estimate keep a job waiting for more than its user may ever have.
+        is_alone = taken.jobs == 0 and need.basis != "declared"
+        if quota.max_mem is None or is_alone or taken.mem + need.mem <= quota.max_mem:
+            return None
+        return "memory quota"
+
+    def start(self, job: Job, need: Need) -> None:
+        """Take what a job with this need takes once it has started."""
+        self.mem -= max(0.0, need.mem - need.used)
+        self.gpus -= need.gpus
+        self.jobs += 1
+        taken = self.taken[job.user]
+        taken.mem += max(need.mem, need.used)
+        taken.gpus += need.gpus
+        taken.jobs += 1
 
 
 def decide(
@@ -101,10 +143,10 @@ def decide(
     allocation = decision.decide(policy, candidates, machine, now, quotas)
     if not _starting(candidates, allocation):
         return Starts(allocation, {})
-    room = _Room(supply, supply.mem or 0.0, supply.gpus, 0)
+    room = _Room(supply, quotas, supply.mem or 0.0, supply.gpus)
     for candidate in candidates:
         if candidate.job.started is not None:
-            room = room.after(need(candidate.job.id))
+            room.start(candidate.job, need(candidate.job.id))
     lacks: dict[str, Lack] = {}
     while late := _too_many(candidates, allocation, need, room):
         if not lacks:
@@ -144,11 +186,12 @@ def _too_many(
     """
     late: dict[str, Lack] = {}
     starting = _starting(candidates, allocation)
+    room = room.copy()
     for candidate in starting:
         name = candidate.job.id
-        lack = room.lack(need(name))
+        lack = room.lack(candidate.job, need(name))
         if lack is None:
-            room = room.after(need(name))
+            room.start(candidate.job, need(name))
         else:
             late[name] = lack
     if late:
@@ -156,7 +199,7 @@ def _too_many(
         for candidate in candidates:
             name = candidate.job.id
             if _is_waiting(candidate) and name not in begun:
-                lack = room.lack(need(name))
+                lack = room.lack(candidate.job, need(name))
                 if lack is not None:
                     late[name] = lack
     return late
@@ -171,27 +214,38 @@ def _lacking(
     small jobs must not hold up a large one forever.
     """
     lacks: dict[str, Lack] = {}
-    kept: set[Lack] = set()
+    # With the user, as nobody waits for another user's quota.
+    kept: set[tuple[Lack, int | None]] = set()
     empty = _emptied(candidates, need, room)
     for candidate in _by_urgency([c for c in candidates if _is_waiting(c)]):
-        wanted = need(candidate.job.id)
-        lack = room.lack(wanted)
-        if lack is None and "memory" in kept:
-            lack = "memory"
-        elif lack is None and "gpus" in kept and wanted.gpus:
-            lack = "gpus"
+        job, wanted = candidate.job, need(candidate.job.id)
+        lack = room.lack(job, wanted)
+        if lack is None:
+            lack = next(
+                (each for each in _needed(wanted) if (each, _whose(each, job)) in kept), None
+            )
         if lack is None:
             continue
-        lacks[candidate.job.id] = lack
-        is_patient = now - candidate.job.submitted >= _PATIENCE_SECONDS
+        lacks[job.id] = lack
+        is_patient = now - job.submitted >= _PATIENCE_SECONDS
         # A job that would not fit beside other programs either must not hold up all others.
-        if lack != "jobs" and is_patient and empty.lack(wanted) is None:
-            kept.add(lack)
+        if lack != "jobs" and is_patient and empty.lack(job, wanted) is None:
+            kept.add((lack, _whose(lack, job)))
     return lacks
+
+
+def _needed(need: Need) -> tuple[Lack, ...]:
+    """Return the resources that a job may have to leave to jobs before it."""
+    memory: tuple[Lack, ...] = ("memory", "memory quota")
+    return (*memory, "gpus", "gpu quota") if need.gpus else memory
+
+
+def _whose(lack: Lack, job: Job) -> int | None:
+    """Return the user whose jobs share the resource that a job lacks; None for all users."""
+    return job.user if lack in ("memory quota", "gpu quota") else None
 
 
 def _emptied(candidates: Sequence[Candidate], need: Callable[[str], Need], room: _Room) -> _Room:
     """Return the resources that would be left if all started jobs had ended."""
     used = sum(need(c.job.id).used for c in candidates if c.job.started is not None)
-    supply = room.supply
-    return _Room(supply, (supply.mem or 0.0) + used, supply.gpus, 0)
+    return _Room(room.supply, room.quotas, (room.supply.mem or 0.0) + used, room.supply.gpus)
