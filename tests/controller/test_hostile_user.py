@@ -270,3 +270,22 @@ def test_a_user_with_many_jobs_does_not_keep_others_waiting(directory, group):
         greedy[0].process.kill()
         wait_for(lambda: len(running()) == 2 and greedy[0].pid not in running())
         assert running() == {greedy[1].pid, others[0].pid}
+
+
+def test_no_user_fills_the_disk(directory, group):
+    """Commands of 245 KB filled it at 15 MB a second."""
+    with shared(directory, group) as here:
+
+        def submit(**fields: Any) -> tuple[int, str]:
+            with User(HOSTILE, group, here.controller.socket) as program:
+                return program.ask("POST", "/v1/jobs", {"name": "large", **fields})
+
+        status, text = submit(command=["x" * 4096] * 60)
+        assert (status, "command must have at most 4096 characters in all" in text) == (400, True)
+        for field, value in (("after", ["1" * 200] * 100), ("output", "x" * 5000)):
+            status, text = submit(**{field: value})
+            assert (status, field in text, "1 to" in text) == (400, True, True), text
+        # The largest that it may be is small.
+        most = {"command": ["x" * 16] * 256, "output": "x" * 4096, "after": ["1" * 20] * 100}
+        status, text = submit(**most)
+        assert (status, len(text) < 20_000) == (201, True), text

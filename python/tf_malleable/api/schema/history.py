@@ -73,6 +73,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         reading: Bytes and files read through a data tier; null without one.
         killed: Number of processes that were killed because they outlived the main process.
         killed_commands: Pid and command of the first 20 of these; none for other users.
+        grants: Number of grants that the job has had; 0 if unknown.
+        account: User that the job counts for, if that is not its owner, as for subordinate uids.
     """
 
     id: str
@@ -116,6 +118,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     reading: TierReading | None = None
     killed: int = 0
     killed_commands: list[str] = []
+    grants: int = 0
+    account: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -16,9 +16,9 @@ LONGEST_NAME: Final = 200
 LONGEST_AREA: Final = 128
 AREA: Final = r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*"
 """Regular expression of areas: names with slashes between them, the largest area first."""
-_MOST_ARGUMENTS: Final = 256
-# Short enough to also fit into an environment variable.
-_LONGEST_COMMAND: Final = 4096
+MOST_ARGUMENTS: Final = 256
+LONGEST_COMMAND: Final = 4096
+"""Characters of a command with its arguments; they also fit into an environment variable."""
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 
@@ -41,8 +41,8 @@ def printable_name(name: str) -> str:
 def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
     """Return the command for display, cut to at most 4096 characters and 256 arguments."""
     shown = []
-    room = _LONGEST_COMMAND
-    for argument in command[:_MOST_ARGUMENTS]:
+    room = LONGEST_COMMAND
+    for argument in command[:MOST_ARGUMENTS]:
         if room <= 0:
             break
         shown.append(readable(argument)[:room])

@@ -6,7 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tf_malleable.api.schema.job_names import LONGEST_AREA, LONGEST_NAME, is_area
+from tf_malleable.api.schema.job_names import (
+    LONGEST_AREA,
+    LONGEST_COMMAND,
+    LONGEST_NAME,
+    is_area,
+)
 from tf_malleable.model.shape import Shape
 from tf_malleable.quick_dataclass import dataclass
 
@@ -23,6 +28,7 @@ MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
 # Number of jobs that a job may start after.
 MOST_AFTER: Final = 100
+LONGEST_ID: Final = 20
 # Number of jobs of an array; each is a waiting process.
 MOST_INDICES: Final = 1000
 # A hundred years.
@@ -96,6 +102,11 @@ class JobRequest:
             )
         if not all(isinstance(argument, str) for argument in self.command):
             raise ValueError(f"command must be a list of strings, not {self.command!r}")
+        # Kept in the state file, and with the job in the history.
+        if (length := sum(map(len, self.command))) > LONGEST_COMMAND:
+            raise ValueError(
+                f"command must have at most {LONGEST_COMMAND} characters in all, not {length}"
+            )
         if not all(isinstance(job, str) for job in self.after):
             raise ValueError(f"after must be a list of strings, not {self.after!r}")
         if self.array is not None and not _is_name(self.array):

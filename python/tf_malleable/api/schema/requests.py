@@ -9,9 +9,16 @@ import msgspec
 from msgspec import Meta
 
 from tf_malleable.api.schema.elastic import Elastic
-from tf_malleable.api.schema.job_names import AREA, LONGEST_AREA, LONGEST_NAME
+from tf_malleable.api.schema.job_names import (
+    AREA,
+    LONGEST_AREA,
+    LONGEST_COMMAND,
+    LONGEST_NAME,
+    MOST_ARGUMENTS,
+)
 from tf_malleable.api.schema.job_request import (
     LEAST_MEM,
+    LONGEST_ID,
     LONGEST_PATH,
     MOST_AFTER,
     MOST_CORES,
@@ -39,7 +46,8 @@ Name = Annotated[
 ]
 Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=rf"^{AREA}$(?!\n)")]
 Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
-Argument = Annotated[str, Meta(max_length=4096)]
+Argument = Annotated[str, Meta(max_length=LONGEST_COMMAND)]
+JobId = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +91,7 @@ class Submission(Asked, frozen=True, kw_only=True):
 
     Attributes:
         name: Name of the job; measured speeds are remembered by it.
-        command: Program and arguments, for display.
+        command: Program and arguments, for display, at most 4096 characters in all.
         min: Minimum number of cores; the job does not run with fewer.
         preferred: Number of cores asked for; by default max.
         max: Maximum number of cores; by default all of the machine's.
@@ -106,12 +114,12 @@ class Submission(Asked, frozen=True, kw_only=True):
     """
 
     name: Name
-    command: Annotated[list[Argument], Meta(max_length=256)] = []
+    command: Annotated[list[Argument], Meta(max_length=MOST_ARGUMENTS)] = []
     gpus: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
     output: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
     time_limit: Seconds | None = None
     expected: Seconds | None = None
-    after: Annotated[list[Name], Meta(max_length=MOST_AFTER)] = []
+    after: Annotated[list[JobId], Meta(max_length=MOST_AFTER)] = []
     array: Name | None = None
     at_once: Annotated[int, Meta(ge=1, le=MOST_INDICES)] | None = None
     area: Area | None = None

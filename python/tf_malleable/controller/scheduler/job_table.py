@@ -460,7 +460,8 @@ class Roster:
         measured: Measurements = NOT_MEASURED,
     ) -> None:
         user = user_name(record.uid)
-        ended = metrics.ended(record, at, outcome, code, measured, user=user)
+        account = None if record.account is None else user_name(record.account)
+        ended = metrics.ended(record, at, outcome, code, measured, user=user, account=account)
         self._store.end(record.id, ended)
         self.ended += 1
         self._instruments.ended.labels(outcome).inc()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from tf_malleable.controller.state.state_file import StateFile, Statement
 
@@ -41,6 +42,22 @@ def outlived(file: StateFile, after: float, before: float) -> tuple[float, list[
     until = float(ends[-1][0])
     jobs = "(SELECT id FROM jobs WHERE ended > ? AND ended <= ?)"
     return until, [(f"DELETE FROM spans WHERE job IN {jobs}", [(after, until)])]
+
+
+def spans_of_live(file: StateFile) -> Counter[str]:
+    """Return the number of spans of each live job.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    query = "SELECT job, count(*) FROM spans WHERE job IN (SELECT id FROM live) GROUP BY job"
+    return Counter(dict(file.rows(query)))
+
+
+def oldest_spans(job: str, kept: int) -> Statement:
+    """Return the statement that deletes all but the newest spans of a job."""
+    newest = "(SELECT begin FROM spans WHERE job = ? ORDER BY begin DESC LIMIT 1 OFFSET ?)"
+    return f"DELETE FROM spans WHERE job = ? AND begin <= {newest}", [(job, job, kept)]
 
 
 def return_pages(file: StateFile) -> None:

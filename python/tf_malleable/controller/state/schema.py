@@ -34,6 +34,28 @@ CREATE TABLE IF NOT EXISTS set_aside (source TEXT, key TEXT, document, reason TE
 """
 """Table of rows that cannot be decoded, for inspection. Older controllers ignore it."""
 
+MOST_SPANS: Final = 10_000
+"""Maximum number of spans that a job is counted for; about as many are kept."""
+
+SPAN_BYTES: Final = 200
+"""Bytes that a span is counted for: about what one takes on a machine of 32 CPUs."""
+
+# A row that is no JSON counts for nobody; it must not keep the file from being opened.
+USER_OF_JOB: Final = (
+    "CASE WHEN json_valid(record)"
+    " THEN ifnull(json_extract(record, '$.account'), json_extract(record, '$.user')) END"
+)
+"""SQL expression for the user that a job in the history is counted for."""
+
+_GRANTS = "CASE WHEN json_valid(record) THEN ifnull(json_extract(record, '$.grants'), 0) ELSE 0 END"
+BYTES_OF_JOB: Final = f"length(CAST(record AS BLOB)) + {SPAN_BYTES} * min({MOST_SPANS}, {_GRANTS})"
+"""SQL expression for the size of a job in the history, with its spans."""
+
+JOBS_BY_USER: Final = f"""
+CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs ({USER_OF_JOB}, ended, {BYTES_OF_JOB})
+"""
+"""Index with all that is counted of a user's history. Older controllers keep it up to date."""
+
 _RUN_TIMES = """
 BEGIN IMMEDIATE;
 CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);

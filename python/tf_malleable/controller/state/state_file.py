@@ -19,7 +19,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tf_malleable.controller.state.schema import APPLICATION, CREATE, SET_ASIDE, VERSION, upgrades
+from tf_malleable.controller.state.schema import (
+    APPLICATION,
+    CREATE,
+    JOBS_BY_USER,
+    SET_ASIDE,
+    VERSION,
+    upgrades,
+)
 from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _ROWS_PER_CHECKPOINT = 1000
@@ -257,6 +264,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             _upgrade(connection, version)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(SET_ASIDE)
+        connection.execute(JOBS_BY_USER)
         _vacuum_if_sparse(connection)
         _reserve_pages(connection)
         connection.execute("PRAGMA synchronous = NORMAL")

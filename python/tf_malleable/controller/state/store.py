@@ -28,6 +28,7 @@ from tf_malleable.controller.state.history_file import (
     encode,
     read_history,
 )
+from tf_malleable.controller.state.history_shares import HistoryShares
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.controller.state.rows import (
     ENDED,
@@ -40,6 +41,7 @@ from tf_malleable.controller.state.rows import (
     decode,
     warn,
 )
+from tf_malleable.controller.state.schema import MOST_SPANS
 from tf_malleable.controller.state.state_file import StateFile, Statement, StoreError, Value
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime
@@ -48,6 +50,7 @@ from tf_malleable.scheduling.records.recently_set import RecentlySet
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
 
 _KEPT_JOBS = 100_000
+_KEPT_BYTES = 1 << 29
 _KEPT_NAMES = 10_000
 _KEPT_COMMANDS = 10_000
 # Number of ids that are reserved in the file in advance, so that none is reused after a crash.
@@ -72,7 +75,9 @@ class Store:
     Args:
         path: Path of the state file. The file and its directory are created if missing,
             private to their owner.
-        keep: Maximum number of ended jobs in the history; older ones are deleted.
+        keep: Maximum number of ended jobs in the history. The oldest jobs of the user who has
+            most of it are deleted.
+        keep_bytes: Maximum size of the history in bytes, approximately.
         keep_spans: Seconds after a job's end for which tidy() keeps its spans; None keeps
             them as long as the job.
 
@@ -86,11 +91,16 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, *, keep: int = _KEPT_JOBS, keep_spans: float | None = None
+        self,
+        path: Path,
+        *,
+        keep: int = _KEPT_JOBS,
+        keep_bytes: int = _KEPT_BYTES,
+        keep_spans: float | None = None,
     ) -> None:
         self.problem: str | None = None
         self.knowledge = Knowledge()
-        self._keep = keep
+        self._keep = keep, keep_bytes
         self._keep_spans = keep_spans
         self._file = StateFile(path)
         try:
@@ -114,7 +124,8 @@ class Store:
         )
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
         self._reserved = retention.next_number(self._file)
-        self._ended_count = int(rows("SELECT count(*) FROM jobs")[0][0])
+        self._shares = HistoryShares(self._file, *self._keep)
+        self._spans = retention.spans_of_live(self._file)
         self._queued_live: dict[str, Record | None] = {}
         self._queued_ended: dict[str, JobRecord] = {}
         self._queued_spans: deque[Span] = deque(maxlen=_QUEUED_SPANS)
@@ -139,6 +150,7 @@ class Store:
     def forget(self, record_id: str) -> None:
         """Remove a live job."""
         self._live.pop(record_id, None)
+        self._spans.pop(record_id, None)
         self._queued_live[record_id] = None
 
     def end(self, record_id: str, ended: JobRecord) -> None:
@@ -147,9 +159,14 @@ class Store:
         self._queued_ended[ended.id] = ended
 
     def add_span(self, span: Span) -> None:
-        """Save a span of a job, unless it is empty."""
-        if span.end > span.begin:
-            self._queued_spans.append(span)
+        """Save a span of a job, unless it is empty. Of a job, about the newest 10,000 are kept."""
+        if span.end <= span.begin:
+            return
+        self._queued_spans.append(span)
+        self._spans[span.job] += 1
+        if self._spans[span.job] >= MOST_SPANS + _SPANS_AT_ONCE:
+            self._spans[span.job] = MOST_SPANS
+            self._queued_statements.append(retention.oldest_spans(span.job, MOST_SPANS))
 
     def history(self, limit: int, *, spans: bool = True) -> tuple[list[JobRecord], list[Span]]:
         """Return the jobs that ended last, in order of arrival, and spans by begin.
@@ -289,10 +306,10 @@ class Store:
 
     def _write(self, most_spans: int = _SPANS_AT_ONCE) -> None:
         spans = list(islice(self._queued_spans, most_spans))
-        surplus = max(0, self._ended_count + len(self._queued_ended) - self._keep)
+        surplus = self._shares.surplus(self._queued_ended.values())
         self._file.write(self._changes(spans, surplus))
         self._reserved = self._next + _NUMBERS_AHEAD
-        self._ended_count += len(self._queued_ended) - surplus
+        self._shares.written()
         for _ in spans:
             self._queued_spans.popleft()
         self._queued_live.clear()
@@ -303,11 +320,10 @@ class Store:
         self._queued_statements.clear()
         self._bad.clear()
 
-    def _changes(self, spans: Sequence[Span], surplus: int) -> list[Statement]:
+    def _changes(self, spans: Sequence[Span], surplus: Sequence[str]) -> list[Statement]:
         live, speeds = self._queued_live.items(), self.knowledge.speeds.unwritten.items()
         times = self.knowledge.run_times.unwritten.items()
-        old = "(SELECT id FROM jobs ORDER BY ended LIMIT ?)"
-        changes: list[Statement] = [
+        return [
             # First, so that a row written now is not mistaken for a bad one.
             *(statement for bad in self._bad for statement in bad.moving()),
             *self._queued_statements,
@@ -339,11 +355,9 @@ class Store:
                 [(key, encode(known)) for key, known in times if known],
             ),
             ("REPLACE INTO settings VALUES (?, ?)", list(self._queued_settings.items())),
+            ("DELETE FROM spans WHERE job = ?", [(job,) for job in surplus]),
+            ("DELETE FROM jobs WHERE id = ?", [(job,) for job in surplus]),
         ]
-        if surplus:
-            changes.append((f"DELETE FROM spans WHERE job IN {old}", [(surplus,)]))
-            changes.append((f"DELETE FROM jobs WHERE id IN {old}", [(surplus,)]))
-        return changes
 
 
 def _submission(record: Record) -> tuple[float, int, str]:

@@ -64,6 +64,7 @@ def ended(
     measured: Measurements = NOT_MEASURED,
     *,
     user: str,
+    account: str | None = None,
 ) -> JobRecord:
     """Return the metrics of a job that ended at `at`, a Unix time in seconds.
 
@@ -80,6 +81,7 @@ def ended(
         exit_code: Exit code as in a shell; None if unknown.
         measured: Measurements of the job.
         user: Name of the job's user.
+        account: Name of the user that the job counts for; None for the job's user.
     """
     last, speed, course = up_to(record, at), measured.speed, measured.course
     return JobRecord(
@@ -124,6 +126,8 @@ def ended(
         reading=measured.reading,
         killed=measured.killed,
         killed_commands=list(measured.killed_commands),
+        grants=record.serial,
+        account=account,
     )
 
 
