@@ -319,6 +319,54 @@ def test_workers_that_are_refused_for_too_long(site):
     site.wait(lambda: not site.running())
 
 
+@pytest.mark.fake("refuses what a test says")
+@pytest.mark.parametrize("resource", ["services", "poddisruptionbudgets"])
+def test_a_service_or_budget_that_is_refused_for_too_long(site, resource):
+    site.cluster.add_node("n", 4)
+    faults = site.cluster.server.faults
+    faults.inject(422, verb="create", resource=resource, user=site.user.name, times=None)
+    site.start()
+    site.submit()
+    status = site.wait_for_phase("Failed")
+    failed = site.condition("Failed")
+    assert (failed["reason"], failed["message"]) == ("DependentsRefused", "an injected Invalid")
+    assert status["granted"]["workers"] == 0
+    assert not creations(site, "pods")
+
+
+@pytest.mark.fake("counts the calls of an operator")
+def test_a_service_of_somebody_else(site):
+    name = resource_names.service_name("t")
+    site.cluster.add_node("n", 2)
+    site.cluster.apply(f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}, namespace: default}}
+spec: {{ports: [{{port: 80}}]}}
+""")
+    site.start(timings=replace(TIMINGS, stuck=600.0))
+    site.submit()
+    site.wait(lambda: site.condition("Healthy").get("reason") == "DependentsRefused")
+    assert site.condition("Healthy")["message"] == f"Service {name} belongs to somebody else"
+    # It holds no CPUs that another one could use, and is not looked at all the time.
+    site.wait(lambda: site.condition("Granted").get("reason") == "PodsRefused")
+    looks, begin = gets(site, "services"), time.monotonic()
+    site.submit("other", workers={"max": 1, "cpu": {"max": 1}})
+    site.wait_for_workers(1, "other")
+    site.finish("other")
+    own = 8  # Of the other one.
+    most = own + (time.monotonic() - begin) / TIMINGS.longest_refused
+    assert gets(site, "services") - looks <= most
+    site.client.delete("services", name)
+    site.wait_for_workers(1)
+    site.finish()
+
+
+def gets(site, resource):
+    calls = site.cluster.calls(site.user)
+    return sum((call.verb, call.resource) == ("get", resource) for call in calls)
+
+
 @pytest.mark.fake("knows what the pods of the fake request")
 def test_a_quota_that_is_exceeded(site):
     site.cluster.add_node("n", 4)

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.test_job_spec import item
 from tests.cluster.test_node_capacity import node, pod
 from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.observe.job_cache import ApiRefusal
 from tf_malleable.cluster.observe.job_state import TRAINED
 from tf_malleable.cluster.reconcile.actions import DeletePod, SetFinalizers, WriteStatus
 from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler
@@ -76,3 +77,24 @@ def test_jobs_of_another_namespace_are_those_of_somebody_else(tmp_path):
     taken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
     assert found["uid-mine"].workers
     assert not decided([mine, other], [taken], only_in="default")["uid-mine"].workers
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_allowed", "phase"),
+    [
+        ("PodRefused", False, "Failed"),
+        ("DependentsRefused", False, "Failed"),
+        ("QuotaExceeded", False, "Pending"),
+        ("NamespaceTerminating", False, "Pending"),
+        # It would be admitted now, and waits for CPUs.
+        ("PodRefused", True, "Pending"),
+    ],
+)
+def test_a_job_fails_for_what_will_not_change_by_itself(tmp_path, reason, is_allowed, phase):
+    mine, timings = job(tmp_path), Timings()
+    mine["metadata"]["generation"] = 1
+    reconciler = Reconciler(registry.create(registry.DEFAULT), timings)
+    refusal = ApiRefusal(reason, "no", 1, NOW - timings.stuck - 1, 9, NOW + 1, None, is_allowed)
+    reconciler.memories["uid-t"].refused = refusal
+    (write,) = of(decided([mine], reconciler=reconciler)["uid-t"], WriteStatus)
+    assert write.change["phase"] == phase

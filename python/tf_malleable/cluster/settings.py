@@ -25,12 +25,12 @@ class Timings:
         unscheduled: Time for which a pod may stay unscheduled before it is given up, from when the
             grace periods of all pods that leave its node are over.
         avoided: Time for which a node or a resize that was given up is not tried again.
-        stuck: Time without any started worker, because of its image or as its pods are refused,
-            after which the job has failed.
+        stuck: Time without any started worker, because of its image or as its pods or what they
+            need are refused, after which the job has failed.
         ending: Time that the other workers have once one has reached the training's end.
         closing: Time for which the finalizer holds a deleted job whose workers do not go.
-        refused: Delay before the operator tries again to create a pod that was refused, for
-            example by a quota; doubled after each further refusal.
+        refused: Delay before the operator tries again to create what was refused, for example by a
+            quota; doubled after each further refusal.
         longest_refused: Upper limit of that delay.
         look: Interval of decisions while nothing happens.
         patience: Times for which another number of workers must be wanted.

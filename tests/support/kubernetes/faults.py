@@ -14,6 +14,7 @@ _REASONS = {
     401: "Unauthorized",
     409: "Conflict",
     410: "Expired",
+    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",

@@ -90,7 +90,7 @@ class JobCache:
             the epoch.
         limits: For each worker whose resize was given up, by its pod's uid, the maximum CPUs and
             the time until which they apply, in seconds since the epoch.
-        refused: Last refusal of the job's pods; None if none was refused.
+        refused: Last refusal of a pod or of what pods need; None if none was refused.
         speed: Measured speed of the training.
         reported_at: Time of the last write of the status, in seconds since the epoch.
         problem: Problem for which the job is left out of decisions, as last logged.

@@ -35,6 +35,8 @@ from tf_malleable.cluster.resource_names import ResourceKind
 from tf_malleable.cluster.settings import Timings
 
 _COMPONENT: Final = "tf-malleable-operator"
+# Reason of a CallError that is the operator's own: an object belongs to somebody else.
+_NOT_OURS: Final = "NotOurs"
 _log = logging.getLogger(__name__)
 
 
@@ -110,7 +112,7 @@ class ActionExecutor:
         memory: JobCache,
     ) -> None:
         """Remember that something was refused: it is tried again ever less often."""
-        if error.code not in (400, 403, 404, 422):
+        if error.code not in (400, 403, 404, 422) and error.reason != _NOT_OURS:
             return
         now, timings, before = time.time(), self._timings, memory.refused
         count = 1 if before is None else before.count + 1
@@ -201,7 +203,7 @@ class ActionExecutor:
             return await self._client.create(kind, job.namespace, wanted)
         owners = found["metadata"].get("ownerReferences") or ()
         if all(one["uid"] != job.uid for one in owners):
-            raise CallError(409, "NotOurs", f"{kind.kind} {name} belongs to somebody else")
+            raise CallError(409, _NOT_OURS, f"{kind.kind} {name} belongs to somebody else")
         return found
 
     async def _create(self, job: JobSpec, action: CreatePod) -> None:

@@ -222,7 +222,8 @@ class Reconciler:
         memory, now = self.memories[job.uid], scene.now
         refusal = _held_back(judgement, memory, now)
         if refusal is not None:
-            plan = JobPlan((), (), "PodsRefused", f"its pods are refused: {refusal.message}")
+            what = "what its pods need is" if refusal.pod is None else "its pods are"
+            plan = JobPlan((), (), "PodsRefused", f"{what} refused: {refusal.message}")
         actions = steps(job, pods, sites, judgement, plan, now, self._timings)
         if refusal is not None and refusal.pod is not None and now >= refusal.until:
             actions.append(TryPod(refusal.pod))
@@ -426,12 +427,15 @@ def _held_back(judgement: ObservedState, memory: JobCache, now: float) -> ApiRef
 def _given_up(
     judgement: ObservedState, memory: JobCache, now: float, timings: Timings
 ) -> ObservedState:
-    """Return the state of a job, which has failed if its pods are refused for too long.
+    """Return the state of a job, which has failed if what it needs is refused for too long.
 
-    A quota is not a reason to fail: others give back what they have of it.
+    A quota is not a reason to fail: others give back what they have of it. Neither is a namespace
+    that is being terminated: the job goes with it.
     """
     refusal = memory.refused
-    if refusal is None or refusal.reason != "PodRefused" or judgement.workers:
+    if refusal is None or refusal.is_allowed or judgement.workers:
+        return judgement
+    if refusal.reason not in ("PodRefused", "DependentsRefused"):
         return judgement
     if judgement.phase in ENDED or judgement.is_ending or now < refusal.since + timings.stuck:
         return judgement
