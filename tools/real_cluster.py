@@ -10,6 +10,7 @@ CONTRIBUTING.md says where to get the binaries.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from make_test_image import ImageError, empty_folders, volumes
 from real_kubernetes import addresses, control_plane, image, node
@@ -134,7 +135,9 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 class _Cluster:
     """The control plane and the nodes, in the namespaces that were made for them."""
 
-    def __init__(self, folder: Path, binaries: Path, logs: Path, nodes: int) -> None:
+    def __init__(
+        self, folder: Path, binaries: Path, logs: Path, nodes: int, kubelet: dict[str, Any]
+    ) -> None:
         self._folder, self._logs = folder, logs
         self._credentials = Credentials(folder)
         self._control = ControlPlane(binaries, folder, logs, self._credentials)
@@ -147,6 +150,7 @@ class _Cluster:
                 logs,
                 self._credentials,
                 f"{cgroup}/{node.name_of(number)}",
+                kubelet,
             )
             for number in range(1, nodes + 1)
         ]
@@ -176,7 +180,7 @@ class _Cluster:
 def _inside(folder: Path, arguments: argparse.Namespace, command: Sequence[str]) -> int:
     logs: Path = arguments.logs
     try:
-        cluster = _Cluster(folder, arguments.binaries, logs, arguments.nodes)
+        cluster = _Cluster(folder, arguments.binaries, logs, arguments.nodes, arguments.kubelet)
         environment = cluster.start(arguments.cpus)
         path = f"{arguments.binaries}{os.pathsep}{os.environ['PATH']}"
         kept = {name: value for name, value in os.environ.items() if name != _INSIDE}
@@ -214,6 +218,16 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _settings(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("must be an object in JSON")
+    return found
+
+
 def main() -> int:
     """Run the command line."""
     parser = _Parser(
@@ -233,6 +247,13 @@ def main() -> int:
         type=_number,
         metavar="N",
         help="how many CPUs each node says that it has [default: this machine's]",
+    )
+    parser.add_argument(
+        "--kubelet",
+        type=_settings,
+        default={},
+        metavar="JSON",
+        help='more of each node\'s KubeletConfiguration, such as {"cpuManagerPolicy": "static"}',
     )
     parser.add_argument(
         "--logs",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -116,6 +117,31 @@ def test_the_command_has_nodes_with_a_network_and_an_image(binaries, place):
     assert "10.98.2.0/24 via 10.97.0.12 dev nodes" in output
     assert output.splitlines()[-1] == "docker.io/library/tf_malleable-test:1"
     assert left(tool, place) == []
+
+
+def test_a_kubelet_has_what_is_set_for_it(binaries, place):
+    words = 'cat "$(dirname $KUBECONFIG)"/node-*/kubelet.json'
+    setting = '{"cpuManagerPolicy": "static", "podCIDR": "10.1.1.0/24"}'
+    tool = start(binaries, place, "--kubelet", setting, "--nodes", "1", "--", "sh", "-c", words)
+    output, errors = tool.communicate(timeout=PATIENCE)
+    assert tool.returncode == 0, errors
+    found = json.loads(output)
+    assert (found["cpuManagerPolicy"], found["podCIDR"]) == ("static", "10.1.1.0/24")
+    assert found["kind"] == "KubeletConfiguration"
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_what_is_no_setting_of_a_kubelet(tmp_path, text):
+    done = subprocess.run(
+        [sys.executable, str(TOOL), "--binaries", str(tmp_path), "--kubelet", text],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("real_cluster.py: argument --kubelet: ")
 
 
 def test_the_kernel_stays_as_it_is(binaries, place):

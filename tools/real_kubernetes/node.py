@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class Node:
         logs: An existing folder for its logs.
         credentials: To which its users are added.
         cgroup: The path of its cgroup below the hierarchies' mount points.
+        kubelet: More of its KubeletConfiguration, which goes first.
 
     Attributes:
         name: Its name in the cluster.
@@ -53,6 +55,7 @@ class Node:
         logs: Path,
         credentials: Credentials,
         cgroup: str,
+        kubelet: Mapping[str, Any],
     ) -> None:
         self.name = name_of(number)
         self._number, self._binaries, self._folder, self._logs = number, binaries, folder, logs
@@ -63,7 +66,7 @@ class Node:
             (folder / place.lstrip("/")).mkdir(parents=True)
         # Its rights are those of this name.
         proxy = credentials.kubeconfig("system:kube-proxy")
-        self._write("kubelet.json", self._kubelet(cgroup))
+        self._write("kubelet.json", {**self._kubelet(cgroup), **kubelet})
         self._write("kube-proxy.json", self._proxy(proxy))
         self._write("cni/10-pods.conflist", self._network())
 
