@@ -30,6 +30,7 @@ from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.api.validation import decode_body, decode_json, decode_query
 from tf_malleable.cluster.job_spec import SpecError
 from tf_malleable.cluster.job_spec import parse as parse_job
+from tf_malleable.cluster.kube import object_json
 from tf_malleable.cluster.observe import pod_status, training_progress
 from tf_malleable.containers import labels
 from tf_malleable.controller.state.rows import LIVE, decode
@@ -371,6 +372,10 @@ def _curve(data: bytes) -> None:
 # Clusters.
 
 
+def _object(data: bytes) -> None:
+    json.dumps(object_json.decode(data.decode("utf-8", "surrogateescape")))
+
+
 def _job(data: bytes) -> None:
     metadata = {"uid": "1", "name": "job", "namespace": "default"}
     spec = json.loads(data)
@@ -415,6 +420,7 @@ PARSERS: Final = {
     "http-queries": Parser(_queries, (Refusal,)),
     "ipmi-output": Parser(lambda data: watts_of(data.decode("utf-8", "replace")), (MeterError,)),
     "join-variable": Parser(lambda data: Join.decode(data.decode("utf-8", "surrogateescape"))),
+    "kubernetes-objects": Parser(_object),
     "malleable-job": Parser(_job, (SpecError, ValueError, RecursionError)),
     "mqtt-budget": Parser(_budget, (EventError,)),
     "mqtt-unit": Parser(_unit, ()),

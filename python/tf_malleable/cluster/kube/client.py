@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from tf_malleable.cluster.kube import object_json
 from tf_malleable.cluster.kube.kubeconfig import ApiServer
 from tf_malleable.cluster.resource_names import ResourceKind
 
@@ -187,7 +188,7 @@ class ApiClient:
                 if response.status != 200:
                     raise _error(response.status, await response.text())
                 async for line in response.content:
-                    event = json.loads(line)
+                    event = object_json.decode(line.decode())
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise _error(int(status.get("code", 500)), json.dumps(status))
@@ -217,7 +218,7 @@ class ApiClient:
                 text = await response.text()
                 if response.status >= 300:
                     raise _error(response.status, text)
-                found: Object = json.loads(text)
+                found: Object = object_json.decode(text)
                 return found
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
             what = str(error) or type(error).__name__
@@ -226,7 +227,7 @@ class ApiClient:
 
 def _error(code: int, text: str) -> CallError:
     try:
-        said = json.loads(text)
+        said = object_json.decode(text)
         return CallError(code, str(said.get("reason", "")), str(said.get("message", text)))
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return CallError(code, "", text[:300])
