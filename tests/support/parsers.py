@@ -7,7 +7,6 @@ somebody, it is one line. What is reserved for an input is bounded.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import tempfile
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -372,13 +371,13 @@ def _curve(data: bytes) -> None:
 # Clusters.
 
 
-def _object(data: bytes) -> None:
-    json.dumps(object_json.decode(data.decode("utf-8", "surrogateescape")))
+def _object(data: bytes) -> Any:
+    return object_json.decode(data.decode("utf-8", "surrogateescape"))
 
 
 def _job(data: bytes) -> None:
     metadata = {"uid": "1", "name": "job", "namespace": "default"}
-    spec = json.loads(data)
+    spec = _object(data)
     parse_job({"metadata": metadata, "spec": spec if isinstance(spec, dict) else {}})
 
 
@@ -421,10 +420,10 @@ PARSERS: Final = {
     "ipmi-output": Parser(lambda data: watts_of(data.decode("utf-8", "replace")), (MeterError,)),
     "join-variable": Parser(lambda data: Join.decode(data.decode("utf-8", "surrogateescape"))),
     "kubernetes-objects": Parser(_object),
-    "malleable-job": Parser(_job, (SpecError, ValueError, RecursionError)),
+    "malleable-job": Parser(_job, (SpecError, ValueError)),
     "mqtt-budget": Parser(_budget, (EventError,)),
     "mqtt-unit": Parser(_unit, ()),
-    "pod": Parser(lambda data: pod_status.see(json.loads(data)), (*_SEEN, RecursionError), False),
+    "pod": Parser(lambda data: pod_status.see(_object(data)), _SEEN, False),
     "power-curve": Parser(_curve),
     "s3-target": Parser(_target),
     "s3-url": Parser(_url),
