@@ -23,19 +23,21 @@ import pytest
 from benchmarks.common.controller import Histogram, histogram
 from tests.support import floods
 from tests.support.controllers import Controller, controller, wait_for
+from tests.support.hostile import HOSTILE, VICTIMS, as_several_users
 from tests.support.records import ended, span
 from tests.support.users import User
 from tf_malleable.api.transport.connection import Connection
 from tf_malleable.controller.state.store import Store
 
 pytestmark = [
+    pytest.mark.hostile("starved"),
     pytest.mark.slow,
     pytest.mark.serial("measures how long grants take while the controller is flooded"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users"),
+    as_several_users,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"),
 ]
 
-VICTIM, HOSTILE = 4001, 4004
+VICTIM = VICTIMS[0]
 CHANGES = 100
 # The bar of the project for grants, also without a flood; a bucket of the histogram ends there.
 MOST_SECONDS = 0.02

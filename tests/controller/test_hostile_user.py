@@ -9,10 +9,7 @@ from __future__ import annotations
 import grp
 import json
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,69 +17,26 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from tests.support.controllers import Controller, controller, wait_for
+from tests.support.controllers import controller, wait_for
+from tests.support.hostile import (
+    CPUS,
+    HOSTILE,
+    REFUSED,
+    SECRET,
+    VICTIMS,
+    as_several_users,
+    assert_refused,
+    attempts_on,
+    shared,
+)
 from tests.support.users import User, said_as
 from tf_malleable.api.routes import ROUTES, Route
 from tf_malleable.cli.launch import background
 from tf_malleable.linux import cpu_claims
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+pytestmark = as_several_users
 
-VICTIMS = (4001, 4002, 4003)
-HOSTILE = 4004
-CPUS = sorted(os.sched_getaffinity(0))
-SECRET = "the-token-of-somebody-else"
-REFUSED = ("EACCES", "EPERM")
-# What time changes, though nobody does anything.
-VOLATILE = (
-    "as_of",
-    "reason",
-    "waiting_seconds",
-    "run_seconds",
-    "used_cpus",
-    "used_mem",
-    "peak_mem",
-    "lacks",
-)
 ENDS = {"least": "minimum", "most": "maximum"}
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A controller of one CPU; each user has a job, and the first user's job has the CPU."""
-
-    controller: Controller
-    victims: tuple[User, ...]
-    jobs: tuple[str, ...]
-    hostile: User
-
-    def theirs(self) -> list[dict[str, Any]]:
-        """Return the victims' jobs as root sees them, without what changes by itself."""
-        jobs = self.controller.get("/v1/jobs")["jobs"]
-        return [
-            {name: value for name, value in each.items() if name not in VOLATILE}
-            for each in jobs
-            if each["id"] in self.jobs
-        ]
-
-
-@contextmanager
-def shared(directory: Path, group: int, *more: str, **settings: Any) -> Iterator[Shared]:
-    """Have four users, with a job each, at one controller."""
-    name = grp.getgrgid(group).gr_name
-    options = ("--policy", "equal", "--cpus", str(CPUS[0]), "--group", name, *more)
-    private = {"command": ["train", SECRET], "output": f"/home/{SECRET}.log"}
-    with ExitStack() as stack:
-        one = stack.enter_context(controller(directory, *options, **settings))
-        uids = (*VICTIMS, HOSTILE, HOSTILE)
-        *victims, hostile, accomplice = (
-            stack.enter_context(User(uid, group, one.socket)) for uid in uids
-        )
-        jobs = tuple(user.submit(name="theirs", **private) for user in victims)
-        accomplice.submit(name="mine", priority=1000, weight=1000)
-        here = Shared(one, tuple(victims), jobs, hostile)
-        assert [each["state"] for each in here.theirs()] == ["running", "waiting", "waiting"]
-        yield here
 
 
 def sample(kind: type[msgspec.Struct], end: str) -> Any:
@@ -129,6 +83,7 @@ def call(user: User, route: Route, job: str, end: str) -> tuple[int, str]:
     return user.ask(route.method, target, body)
 
 
+@pytest.mark.hostile("read", "changed")
 def test_no_call_reads_or_changes_what_is_another_s(directory, group):
     """A new route is called like the others; one that changes a job must refuse him."""
     with shared(directory, group) as here:
@@ -165,6 +120,7 @@ def output_of(uid: int, group: int, home: Path) -> Path:
     return Path(said_as(uid, make, group))
 
 
+@pytest.mark.hostile("read", "changed")
 def test_no_file_of_another_s_is_read_or_changed(directory, group):
     quotas = directory / "quotas.conf"
     quotas.write_text("[*]\nmax-jobs = 50\n")
@@ -194,35 +150,21 @@ def test_no_file_of_another_s_is_read_or_changed(directory, group):
                 for what in ("change mode", "rename", "remove folder")
             ),
         ]
-        for what, path in attempts:
-            assert here.hostile.attempt(what, path) in REFUSED, f"{what} {path}"
+        assert_refused(here.hostile, attempts)
         assert one.get("/v1")["problem"] is None
 
 
+@pytest.mark.hostile("read", "stopped")
 def test_no_process_of_another_s_is_signalled_or_confined(directory, group):
     with shared(directory, group) as here:
         processes = [*(user.pid for user in here.victims), here.controller.pid]
         before = [os.sched_getaffinity(pid) for pid in processes]
-        attempts = [
-            *(
-                ("signal", pid, number)
-                for pid in processes
-                for number in (signal.SIGCONT, signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL)
-            ),
-            *(("confine", pid, CPUS[-1]) for pid in processes),
-            *(("slow down", pid) for pid in processes),
-            *(
-                ("read", f"/proc/{pid}/{file}")
-                for pid in processes
-                for file in ("environ", "mem", "maps")
-            ),
-        ]
-        for attempt in attempts:
-            assert here.hostile.attempt(*attempt) in REFUSED, attempt
+        assert_refused(here.hostile, attempts_on(processes))
         assert [os.sched_getaffinity(pid) for pid in processes] == before
         assert all(user.ask("GET", "/v1")[0] == 200 for user in here.victims)
 
 
+@pytest.mark.hostile("changed", "stopped")
 def test_no_cgroup_of_another_s_job_is_changed(directory, group):
     with shared(directory, group) as here:
         names = tuple(f"tfm-job-{user.pid}-" for user in here.victims)
@@ -244,6 +186,7 @@ def test_no_cgroup_of_another_s_job_is_changed(directory, group):
                 assert here.hostile.attempt("write", file) in REFUSED, file
 
 
+@pytest.mark.hostile("starved")
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 def test_a_user_with_many_jobs_does_not_keep_others_waiting(directory, group):
     name = grp.getgrgid(group).gr_name

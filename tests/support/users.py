@@ -7,15 +7,18 @@ what came of it. It has a session of its own, as signals may pass within one.
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # Others may not read root's Python, which loads it late.
 import errno
 import http.client
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tests.support import ROOT
@@ -64,15 +67,15 @@ def said_as(uid: int, do: Callable[[], object], group: int | None = None) -> str
 
 
 class User:
-    """A user of the host who talks to a controller, and tries what he should not."""
+    """A user of the host who talks to daemons, and tries what he should not."""
 
-    def __init__(self, uid: int, group: int, socket: object) -> None:
+    def __init__(self, uid: int, group: int, socket: object = "") -> None:
         """Start it.
 
         Args:
             uid: Its uid.
             group: The only group it is in.
-            socket: The controller's.
+            socket: The controller's, if there is one.
         """
         self.socket = str(socket)
         self.process = subprocess.Popen(
@@ -111,6 +114,14 @@ class User:
     def attempt(self, what: str, *arguments: object) -> str | None:
         """Return the name of the error with which something fails; None if it succeeds."""
         return self.do("attempt", what, *map(_plain, arguments))
+
+    def exchange(self, port: int, data: bytes) -> bytes:
+        """Return what a port of this host answers to some bytes until it hangs up or is silent."""
+        return self.do("exchange", port, data.decode("latin-1")).encode("latin-1")
+
+    def hold(self, port: int, count: int, data: bytes = b"") -> None:
+        """Connect to a port of this host so many times, send some bytes on each, and wait."""
+        assert self.do("hold", port, count, data.decode("latin-1")) == count
 
     def __enter__(self) -> User:
         return self
@@ -167,6 +178,29 @@ def _follow(path: str, job: str) -> int:
     return answer.status
 
 
+_SILENT_SECONDS = 5.0
+_held: list[socket.socket] = []
+
+
+def _exchange(port: int, data: str) -> str:
+    with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
+        connection.settimeout(_SILENT_SECONDS)
+        received = b""
+        with suppress(OSError):  # It hangs up, or is silent.
+            connection.sendall(data.encode("latin-1"))
+            while chunk := connection.recv(65536):
+                received += chunk
+        return received.decode("latin-1")
+
+
+def _hold(port: int, count: int, data: str) -> int:
+    for _ in range(count):
+        _held.append(socket.create_connection(("127.0.0.1", port), DEADLINE))
+        with suppress(OSError):  # It has hung up.
+            _held[-1].sendall(data.encode("latin-1"))
+    return count
+
+
 _ATTEMPTS = {
     "read": lambda path: os.close(os.open(path, os.O_RDONLY)),
     "write": lambda path: os.close(os.open(path, os.O_WRONLY)),
@@ -194,7 +228,13 @@ def _attempt(what: str, *arguments: Any) -> str | None:
 def main() -> None:
     """Do what stdin says."""
     become(int(sys.argv[1]), int(sys.argv[2]))
-    verbs = {"ask": _ask, "follow": _follow, "attempt": _attempt}
+    verbs = {
+        "ask": _ask,
+        "attempt": _attempt,
+        "exchange": _exchange,
+        "follow": _follow,
+        "hold": _hold,
+    }
     for line in sys.stdin:
         verb, *arguments = json.loads(line)
         print(json.dumps(verbs[verb](*arguments)), flush=True)

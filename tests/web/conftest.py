@@ -14,6 +14,8 @@ import pytest
 from tests.support.controllers import start_tfm
 from tests.support.crowd import Crowd
 from tests.support.deadline import DEADLINE
+from tests.support.fixtures import directory as directory
+from tests.support.fixtures import group as group
 
 
 class Served:

@@ -15,6 +15,8 @@ from tests.support.deadline import DEADLINE
 from tests.support.tier_attacks import attack
 from tests.support.tier_machine import DATA, READER, TFM, daemon
 
+pytestmark = pytest.mark.hostile("starved", "stopped")
+
 CONNECTIONS, BODY = 60, 4 << 20
 MOST_BYTES = 1 << 18
 

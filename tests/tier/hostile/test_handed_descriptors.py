@@ -11,6 +11,8 @@ import pytest
 from tests.support.tier_attacks import attack
 from tests.support.tier_machine import DATA, HOSTILE, READER, daemon
 
+pytestmark = pytest.mark.hostile("changed")
+
 # Files are published within 20 ms of their arrival.
 _PUBLISHED_SECONDS = 3.0
 

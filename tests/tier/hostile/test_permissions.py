@@ -13,6 +13,8 @@ from tests.support.controllers import wait_for
 from tests.support.tier_machine import DATA, HOSTILE, OWNER, READER, STORE
 from tests.support.tiers import read_until
 
+pytestmark = pytest.mark.hostile("read")
+
 # A second, on a machine that is ten times slower.
 _CLOSED_SECONDS = 10.0
 FOLDER = f"{DATA}/open/set"

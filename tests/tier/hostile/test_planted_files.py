@@ -12,6 +12,8 @@ import pytest
 from tests.support.deadline import DEADLINE
 from tests.support.tier_machine import DATA, HOSTILE, READER, SOCKET, TFM
 
+pytestmark = pytest.mark.hostile("changed", "stopped")
+
 FOLDER = f"/tmp/tf_malleable-tier-{READER}"
 FALSE_STORE = "/tmp/store"
 MINE, THEIRS = b"print('mine')\n", b"print('theirs')\n"
