@@ -39,7 +39,7 @@ def filled(disk: Path):
     with filling.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(512))
-    assert os.statvfs(disk).f_bavail == 0
+    assert os.statvfs(disk).f_bfree == 0
     yield
     filling.unlink()
 

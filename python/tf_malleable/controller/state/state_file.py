@@ -96,7 +96,9 @@ class StateFile:
             about = os.fstatvfs(self._descriptor)
         except OSError:
             return False
-        return about.f_bavail * about.f_frsize < _FULL
+        # Many file systems keep some blocks for root.
+        blocks = about.f_bfree if os.geteuid() == 0 else about.f_bavail
+        return blocks * about.f_frsize < _FULL
 
     def shorten(self, pages: int) -> None:
         """Return at most this many free pages to the file system, but not the reserved ones.

@@ -26,6 +26,7 @@ from tf_malleable.model import ProcessId
 _FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
 _NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-(\d{1,20})$", re.MULTILINE)
+_CONTROLLERS: Final = frozenset({"freezer", "memory"})
 _FOLDER: Final = re.compile(r"tfm-job-(\d{1,10})-(\d{1,20})")
 
 
@@ -168,7 +169,7 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
 
 
 def made_by_this_user() -> list[tuple[tuple[int, int], JobGroup]]:
-    """Return the cgroups of jobs, in all hierarchies, that controllers of this user have made.
+    """Return the cgroups of jobs that controllers of this user have made, also for memory.
 
     Each comes with pid and start time of its job's main process. A cgroup that is empty while that
     process runs is left out: a controller has just made it.
@@ -179,6 +180,8 @@ def made_by_this_user() -> list[tuple[tuple[int, int], JobGroup]]:
         return []
     found = []
     for mount in mounts:
+        if not mount.unified and not mount.controllers & _CONTROLLERS:
+            continue
         # Others' cgroups go meanwhile, which os.walk() bears.
         for parent, children, _ in os.walk(mount.point):
             for match in filter(None, map(_FOLDER.fullmatch, children)):
