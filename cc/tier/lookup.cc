@@ -17,6 +17,58 @@ namespace {
 constexpr int64_t kMaxSwapWaitNs = kSecondNs;
 constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
 
+// Descriptor of a folder of copies, by which a copy is opened faster than by
+// its path. The program may close it and reuse its number for another folder,
+// so it is used only if the copy is then compared with the source.
+class CopiesFolder {
+ public:
+  int Open(const char* name, int flags) const {
+    const int folder = fd_plus_1_.load(std::memory_order_relaxed) - 1;
+    if (folder < 0) {
+      errno = EBADF;
+      return -1;
+    }
+    return static_cast<int>(syscall(SYS_openat, folder, name, flags));
+  }
+
+  // Returns whether the number is that of the folder still.
+  bool IsOpen() const {
+    const int folder = fd_plus_1_.load(std::memory_order_relaxed) - 1;
+    return folder >= 0 &&
+           InodeOf(folder) == inode_.load(std::memory_order_relaxed);
+  }
+
+  void Replace(const char* path) {
+    Close();  // First, as the number may have been closed, and be taken again.
+    const int opened = MoveFdUp(sys::Open(path, O_PATH | O_DIRECTORY));
+    if (opened < 0) return;
+    inode_.store(InodeOf(opened), std::memory_order_relaxed);
+    fd_plus_1_.store(opened + 1, std::memory_order_relaxed);
+  }
+
+  // Returns whether it was open.
+  bool Close() {
+    const int folder = fd_plus_1_.exchange(0, std::memory_order_relaxed) - 1;
+    CloseIfSame(folder, inode_.load(std::memory_order_relaxed));
+    return folder >= 0;
+  }
+
+ private:
+  std::atomic<int> fd_plus_1_;
+  std::atomic<uint64_t> inode_;
+};
+
+CopiesFolder private_copies;
+CopiesFolder public_copies;
+
+// Returns whether only root and the user can have made a file, as is true of
+// copies. It may not be of one in the folder of which the program has reused
+// the number.
+bool IsTrusted(const struct stat& copy) {
+  return (copy.st_uid == 0 || copy.st_uid == shim.settings.uid) &&
+         !(copy.st_mode & (S_IWGRP | S_IWOTH));
+}
+
 bool HasPartialCopy(const Key& key) {
   char path[kPartialPathBytes];
   struct statx status;
@@ -25,12 +77,16 @@ bool HasPartialCopy(const Key& key) {
   return sys::Status(path, 0, &status) == 0;
 }
 
+bool Compares(const StateView& view, const char* source) {
+  return source != nullptr && !(view.flags & kUnchecked);
+}
+
 // Returns whether an open file of the store, with this status, is a copy that
 // may be used. `source` is the program's path of the file in the source.
 bool IsUsableCopy(int fd, const struct stat& copy, const StateView& view,
                   const char* source) {
   struct statx now;
-  const bool compares = source != nullptr && !(view.flags & kUnchecked);
+  const bool compares = Compares(view, source);
   if (compares) {
     if (sys::Status(source, view.flags & kSyncs ? AT_STATX_FORCE_SYNC : 0,
                     &now) != 0) {
@@ -54,22 +110,34 @@ bool IsUsableCopy(int fd, const struct stat& copy, const StateView& view,
 int OpenCopy(Key* key, const char* source, int flags) {
   const StateView view = shim.daemon.ReadState();
   if (!view.has_store) return -1;
-  const Folder* const folders[] = {&shim.settings.private_copies,
-                                   &shim.settings.public_copies};
+  const Folder* const paths[] = {&shim.settings.private_copies,
+                                 &shim.settings.public_copies};
+  CopiesFolder* const folders[] = {&private_copies, &public_copies};
+  const int open_flags =
+      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | (flags & O_CLOEXEC);
+  const bool compares = Compares(view, source);
   // Without a valid state, look everywhere.
   const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
   for (int i = 0; i < count; ++i) {
-    const char* path = key->In(*folders[i]);
-    if (path == nullptr) return -1;
-    const int fd = static_cast<int>(
-        syscall(SYS_openat, AT_FDCWD, path,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | (flags & O_CLOEXEC)));
+    int fd = -1;
+    bool is_by_folder = false;
+    if (compares) {
+      fd = folders[i]->Open(key->key() + 1, open_flags);
+      is_by_folder = fd >= 0 || (errno == ENOENT && folders[i]->IsOpen());
+    }
+    if (!is_by_folder) {
+      const char* path = key->In(*paths[i]);
+      if (path == nullptr) return -1;
+      fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, open_flags));
+      if (fd >= 0 && compares) folders[i]->Replace(paths[i]->path);
+    }
     if (fd < 0) {
       if (errno == EMFILE || errno == ENFILE) return -1;
       continue;
     }
     struct stat copy;
     if (syscall(SYS_fstat, fd, &copy) == 0 &&
+        (!is_by_folder || IsTrusted(copy)) &&
         IsUsableCopy(fd, copy, view, source)) {
       if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
         shim.copies_device.store(copy.st_dev, std::memory_order_relaxed);
@@ -110,6 +178,11 @@ bool SwapInCopy(PartialCopy* partial, int fd) {
 }
 
 }  // namespace
+
+bool CloseCopiesFolders() {
+  const bool had_private = private_copies.Close();
+  return public_copies.Close() || had_private;
+}
 
 int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   *result = LookupResult::kNotAsked;

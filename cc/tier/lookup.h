@@ -20,6 +20,10 @@ namespace tier {
 // readers not to. Of `flags`, only O_CLOEXEC is used. May set errno.
 int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
 
+// Closes the descriptors by which copies are opened faster; returns whether
+// there were any.
+bool CloseCopiesFolders();
+
 // Replaces a descriptor of the program by one of the complete copy, if that
 // exists, or is fetched and complete soon; returns whether it did.
 bool AwaitSwap(PartialCopy* partial, int fd);

@@ -495,8 +495,9 @@ void BeforeClose(int fd) {
 bool ReleaseDescriptors() {
   if (errno != EMFILE && errno != ENFILE) return false;
   const ErrnoGuard guard;
-  const bool had_any = shim.own_files.load(std::memory_order_relaxed) > 0 ||
-                       shim.table.size() > 0;
+  bool had_any = shim.own_files.load(std::memory_order_relaxed) > 0 ||
+                 shim.table.size() > 0;
+  had_any = CloseCopiesFolders() || had_any;
   shim.table.ForEach([](int fd, PartialCopy*) { BeforeClose(fd); });
   shim.daemon.Disconnect();
   return had_any;

@@ -467,6 +467,38 @@ def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):
         assert asked == list(map(str, paths[2:]))
 
 
+REOPEN = """
+import os, sys
+path, own, other = sys.argv[1:]
+def show():
+    with open(path, "rb") as file:
+        print(file.read(5).decode())
+def numbers():
+    links = {int(each): f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")}
+    return [each for each, link in links.items() if os.path.realpath(link) == own]
+show()
+assert numbers()
+for each in numbers():
+    os.closerange(each, each + 1)
+show()
+for each in numbers():
+    os.dup2(os.open(other, os.O_RDONLY), each)
+show()"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
+def test_what_another_user_has_put_in_a_folder_that_the_program_has_open_is_no_copy(daemon):
+    path = daemon.make("set/file", b"right" * 1000)
+    copy = daemon.place(path, b"saved" * 1000)
+    planted = daemon.folder / f"other{path}"
+    planted.parent.mkdir(parents=True)
+    planted.write_bytes(b"wrong" * 1000)
+    os.utime(planted, ns=(0, copy.stat().st_mtime_ns))
+    os.chown(planted, 12345, 12345)
+    found = daemon.python(REOPEN, path, daemon.own, daemon.folder / "other").split()
+    assert found == ["saved", "saved", "right"]
+
+
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
 def test_the_shim_needs_no_constructor_but_its_own():
     """Hooks may be called before any constructor of the shim has run."""
