@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares: how long a user's readers wait after they have taken more than their part."""
+"""Shares: how long readers wait that have taken more than their part, or send little at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.tier.readers.reader_share import Share
+from tf_malleable.tier.readers.reader_share import Pace, Share
 
 
 def test_a_burst_is_free():
@@ -41,3 +41,17 @@ def test_who_waits_as_told_never_has_more_than_a_share(works):
         done += work
         now += share.spend(work, now) + idle
     assert done - last <= 0.5 + 0.25 * now + 1e-6
+
+
+@given(per_second=st.floats(400, 700))
+def test_a_steady_reader_is_heard_with_as_many_messages_as_wanted(per_second):
+    pace, heard = Pace(16, 0.02, 0.05), 1.0
+    for _ in range(10):
+        heard = per_second * pace.pause_after(round(heard))
+    assert heard == pytest.approx(16, abs=2)
+
+
+def test_neither_silence_nor_a_flood_takes_a_pause_out_of_its_bounds():
+    pace = Pace(16, 0.02, 0.05)
+    assert [pace.pause_after(0) for _ in range(5)][-1] == 0.05
+    assert [pace.pause_after(64) for _ in range(5)][-1] == 0.02

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -97,16 +97,18 @@ class TierService:
         """Return whether a file is in a folder whose files are copied."""
         return any(path.startswith(source + "/") for source in self._sources)
 
-    def devices_of(self, path: str) -> Iterator[int]:
-        """Yield the device numbers that a file may have, by its path in the source. Blocks.
+    def devices_of(self, folder: str) -> tuple[int, ...]:
+        """Return the device numbers that the files of a folder in the source may have. Blocks.
 
-        The first is that of its folder, if the daemon may look at it; the last that of the source.
+        The first is that of the folder, if the daemon may look at it; the last that of the source.
         """
+        found = []
         for source in self._sources:
-            if path.startswith(source + "/"):
-                for folder in (os.path.dirname(path), source):
+            if f"{folder}/".startswith(f"{source}/"):
+                for each in (folder, source):
                     with suppress(OSError):
-                        yield os.stat(folder).st_dev
+                        found.append(os.stat(each).st_dev)
+        return tuple(found)
 
     def refusal(self, key: str, path: str, identity: Identity) -> str:
         """Return the reason against a copy of a file; empty if a copy may begin.

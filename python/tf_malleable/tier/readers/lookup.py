@@ -9,6 +9,7 @@ copy.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections import Counter
@@ -186,7 +187,8 @@ class Lookup:
 
     async def _fetch(self, key: str, path: str, uid: int, where: Location) -> str:
         service = self._service
-        device = await service.in_thread(lambda: next(service.devices_of(path), 0))
+        folder = os.path.dirname(path)
+        device = await service.in_thread(lambda: next(iter(service.devices_of(folder)), 0))
 
         async def make(identity: Identity) -> PartialCopy:
             copy = await service.create(key, identity.on(device), may_pass=True)

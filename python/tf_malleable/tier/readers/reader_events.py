@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import resource
 import stat
@@ -25,7 +26,6 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from tf_malleable.linux.file_status import FileStatus, cached_status
-from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, MessageKind, ProtocolError
 from tf_malleable.tier.readers.disposal import Disposal
@@ -50,8 +50,8 @@ _FILES: Final[dict[MessageKind, tuple[int, tuple[tuple[int, ...], ...]]]] = {
     MessageKind.WHOLE: (1, (_READABLE,)),
     MessageKind.UNSEEN: (0, (_READABLE,)),
 }
-# Small files are copied in batches: period, and most files per batch.
-_TOGETHER_SECONDS: Final = 0.05
+# Small files are copied in batches: longest wait for more files, and most files per batch.
+_TOGETHER_SECONDS: Final = 0.25
 _MOST_TOGETHER: Final = 256
 _NICE: Final = 19
 # A file of more than this share of the capacity evicts others only if it is read.
@@ -61,12 +61,23 @@ _LOOK_SECONDS: Final = 0.1
 _SHARE_OF_DESCRIPTORS: Final = 8
 
 
+class Reader(NamedTuple):
+    """User of a reader.
+
+    Attributes:
+        uid: User id, whose copies the reader gets.
+        account: User id that limits per user count.
+    """
+
+    uid: int
+    account: int
+
+
 class _HandedFile(NamedTuple):
     """A file that a reader reads, with the descriptor by which the daemon copies it."""
 
     path: str
-    uid: int
-    account: int
+    reader: Reader
     identity: Identity
     source: int
     about: FileStatus
@@ -89,6 +100,7 @@ class ReaderEvents:
         self._service, self._shared, self._copied = service, shared, copied
         self._small: list[_HandedFile] = []
         self._is_copying = False
+        self._is_batch_full = asyncio.Event()
         # By user id: descriptors of files in the source that are held for a user's readers.
         self._held: Counter[int] = Counter()
         self._most_held = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
@@ -113,12 +125,14 @@ class ReaderEvents:
         for area in (private_area(uid), PUBLIC):
             self._service.read(key_of(area, path))
 
-    def reading(self, path: str, uid: int, source: int, growth: int, about: FileStatus) -> Reading:
+    def reading(
+        self, path: str, reader: Reader, source: int, growth: int, about: FileStatus
+    ) -> Reading:
         """Begin to copy what a reader reads; takes over both descriptors.
 
         Args:
             path: Path of the file in the source.
-            uid: User id of the reader.
+            reader: User of the reader.
             source: Descriptor of the file in the source.
             growth: Descriptor of the block map in which the reader marks what it has read.
             about: Status of the file in the source.
@@ -127,24 +141,24 @@ class ReaderEvents:
             ProtocolError: A descriptor is not of the right file; the caller keeps both.
         """
         head = BlockMap(growth)
-        file = self._hold(path, uid, head.head.identity, source, about)
+        file = self._hold(path, reader, head.head.identity, source, about)
         reading = Reading(head, file.identity.size)
         self._service.in_background(self._copy(reading, file))
         return reading
 
     def unseen(
-        self, path: str, uid: int, identity: Identity, source: int, about: FileStatus
+        self, path: str, reader: Reader, identity: Identity, source: int, about: FileStatus
     ) -> None:
         """Copy a file that a reader reads in a way that is not visible; takes the descriptor.
 
         Raises:
             ProtocolError: The file has changed since it was opened; the caller keeps it.
         """
-        file = self._hold(path, uid, identity, source, about)
+        file = self._hold(path, reader, identity, source, about)
         self._service.in_background(self._copy(Reading(None, file.identity.size), file))
 
     def whole(
-        self, path: str, uid: int, identity: Identity, source: int, about: FileStatus
+        self, path: str, reader: Reader, identity: Identity, source: int, about: FileStatus
     ) -> None:
         """Copy a small file that a reader has read to its end; takes over the descriptor.
 
@@ -154,19 +168,21 @@ class ReaderEvents:
         """
         if identity.size > SMALL_FILE_BYTES:
             raise ProtocolError("a small file must be small")
-        self._small.append(self._hold(path, uid, identity, source, about))
+        self._small.append(self._hold(path, reader, identity, source, about))
+        if len(self._small) >= _MOST_TOGETHER:
+            self._is_batch_full.set()
         if not self._is_copying:
             self._is_copying = True
             self._service.in_background(self._copy_small_files())
 
     def _hold(
-        self, path: str, uid: int, claimed: Identity, source: int, about: FileStatus
+        self, path: str, reader: Reader, claimed: Identity, source: int, about: FileStatus
     ) -> _HandedFile:
         """Count a descriptor among those of a user; return its file.
 
         Args:
             path: Path of the file in the source.
-            uid: User id of the reader.
+            reader: User of the reader.
             claimed: Identity that the reader has seen at the open. Of its fields, those that a
                 copy shows to other users are not believed.
             source: Descriptor of the file.
@@ -175,19 +191,18 @@ class ReaderEvents:
         Raises:
             ProtocolError: The user has too many, or the file has changed.
         """
-        account = account_of(uid)
-        if self._held[account] >= self._most_held:
+        if self._held[reader.account] >= self._most_held:
             raise ProtocolError("the readers of a user have too many files copied at a time")
         if not claimed.is_same(about):
             raise ProtocolError("the file was changed since it was opened")
-        self._held[account] += 1
-        return _HandedFile(path, uid, account, Identity.of(about), source, about)
+        self._held[reader.account] += 1
+        return _HandedFile(path, reader, Identity.of(about), source, about)
 
     async def _copy(self, reading: Reading, file: _HandedFile) -> None:
         """Have a file copied at the pace of a reader, of which there may be others."""
         service, path, identity, source = self._service, file.path, file.identity, file.source
         try:
-            key = await service.in_thread(lambda: self._key(file))
+            key = await service.in_thread(lambda: self._key(file, service.devices_of))
             # Readers often open a file at the same moment.
             async with self._locks.setdefault(key, asyncio.Lock()):
                 known = service.growing.get(key)
@@ -218,9 +233,9 @@ class ReaderEvents:
 
         def closed() -> None:
             with suppress(RuntimeError):  # The loop has ended.
-                loop.call_soon_threadsafe(self._held.subtract, (file.account,))
+                loop.call_soon_threadsafe(self._held.subtract, (file.reader.account,))
 
-        self._disposals[file.account].close([file.source], closed)
+        self._disposals[file.reader.account].close([file.source], closed)
 
     async def _is_worth(self, reading: Reading, size: int) -> bool:
         """Wait until a reader has read so much of a file that its copy may evict many others."""
@@ -233,24 +248,31 @@ class ReaderEvents:
             await asyncio.sleep(_LOOK_SECONDS)
         return True
 
-    def _key(self, file: _HandedFile) -> str:
+    def _key(self, file: _HandedFile, devices_of: Callable[[str], Sequence[int]]) -> str:
         """Return the key of the copy for a reader. Blocks.
+
+        Args:
+            file: File that was handed over.
+            devices_of: TierService.devices_of(), or its results of a moment ago.
 
         Raises:
             ProtocolError: The descriptor is not of a file of the source.
         """
         path, about = file.path, file.about
-        if about.st_dev not in self._service.devices_of(path):
+        if about.st_dev not in devices_of(os.path.dirname(path)):
             raise ProtocolError("the descriptor is of a file outside the source")
         if self._shared and about.st_mode & stat.S_IROTH:
-            return key_of(area_of(Path(path), about, file.uid), path)
-        return key_of(private_area(file.uid), path)
+            return key_of(area_of(Path(path), about, file.reader.uid), path)
+        return key_of(private_area(file.reader.uid), path)
 
     async def _copy_small_files(self) -> None:
         """Copy small files in batches: a switch of threads costs more than copying one."""
         try:
             while self._small:
-                await asyncio.sleep(_TOGETHER_SECONDS)
+                if len(self._small) < _MOST_TOGETHER:
+                    self._is_batch_full.clear()
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._is_batch_full.wait(), _TOGETHER_SECONDS)
                 some, self._small = self._small[:_MOST_TOGETHER], self._small[_MOST_TOGETHER:]
                 await self._copy_some(some)
         finally:
@@ -274,18 +296,18 @@ class ReaderEvents:
                     admitted[key] = each
         finally:
             results = await loop.run_in_executor(self._thread, self._copy_batch, admitted, ours)
-            self._held.subtract(each.account for each in ours)
+            self._held.subtract(each.reader.account for each in ours)
         service.adopt(results)
         for key, result in results.items():
             if isinstance(result, Kept):
-                self._copied(admitted[key].path, admitted[key].uid)
+                self._copied(admitted[key].path, admitted[key].reader.uid)
 
     def _keys(self, files: list[_HandedFile]) -> list[str]:
         """Return the keys of small files; empty for those that may not be copied. Blocks."""
-        found = []
+        found, devices_of = [], functools.cache(self._service.devices_of)
         for each in files:
             try:
-                found.append(self._key(each))
+                found.append(self._key(each, devices_of))
             except (ProtocolError, OSError):
                 found.append("")
         return found

@@ -32,8 +32,13 @@ from tf_malleable.tier.protocol import (
 )
 from tf_malleable.tier.readers.disposal import Disposal
 from tf_malleable.tier.readers.lookup import Lookup, reply_socket
-from tf_malleable.tier.readers.reader_events import MOST_DESCRIPTORS, ReaderEvents, check_files
-from tf_malleable.tier.readers.reader_share import Share
+from tf_malleable.tier.readers.reader_events import (
+    MOST_DESCRIPTORS,
+    Reader,
+    ReaderEvents,
+    check_files,
+)
+from tf_malleable.tier.readers.reader_share import Pace, Share
 from tf_malleable.tier.store.partial_copy import Reading
 
 _BACKLOG: Final = 512
@@ -45,7 +50,9 @@ _RATE: Final = 0.5
 _BURST_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.1
 # Messages about small files are heard together: to be woken up for one costs more than the message.
-_PAUSE_SECONDS: Final = 0.02
+# A reader's socket holds some 200 of them.
+_TOGETHER: Final = 16
+_PAUSE_SECONDS: Final = (0.02, 0.05)
 _CUT_OFF: Final = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 # Share of the descriptors of the daemon that one user's connections may take.
 _MOST_OF_ONE: Final = 0.25
@@ -58,11 +65,13 @@ class _User:
     """One user with readers, also under subordinate uids.
 
     Attributes:
+        account: User id that limits per user count.
         share: Share of the event loop.
         disposal: Disposal of refused descriptors.
         connections: Number of connections.
     """
 
+    account: int
     share: Share = field(default_factory=lambda: Share(_RATE, _BURST_SECONDS))
     disposal: Disposal = field(default_factory=Disposal)
     connections: int = 0
@@ -74,23 +83,25 @@ class _Connection:
 
     Attributes:
         socket: Connected socket.
-        uid: User id of the reader.
+        reader: User ids of the reader.
         user: User whose share the reader uses.
         counts: Last reported counters of the reader.
         readings: What the reader reads, by path; a process may have a file open several times.
         holds: Number of reasons to hear no message at present.
         small: Path in the last message, if it was about a small file; else empty.
+        pace: Pace of its messages about small files.
         is_closed: Whether the connection has been closed.
     """
 
     socket: socket.socket
-    uid: int
+    reader: Reader
     user: _User
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     # One until it is added to the event loop.
     holds: int = 1
     small: str = ""
+    pace: Pace = field(default_factory=lambda: Pace(_TOGETHER, *_PAUSE_SECONDS))
     is_closed: bool = False
 
 
@@ -157,7 +168,8 @@ class ReaderServer:
             accepted.setblocking(False)
             try:
                 uid = peer_of(accepted).uid
-                user = self._users.setdefault(account_of(uid), _User())
+                account = account_of(uid)
+                user = self._users.setdefault(account, _User(account))
                 if user.connections >= self._most_connections:
                     raise OSError(f"user {uid} has {user.connections} already")
                 self._events.admit(uid)
@@ -165,7 +177,7 @@ class ReaderServer:
                 _log.warning("a reader is refused: %s", error)
                 accepted.close()
                 continue
-            connection = _Connection(accepted, uid, user)
+            connection = _Connection(accepted, Reader(uid, user.account), user)
             user.connections += 1
             self._connections[accepted.fileno()] = connection
             self._go_on(connection)
@@ -188,15 +200,14 @@ class ReaderServer:
         pause = share.spend(0.0, time.monotonic())
         if not pause:
             # Of the CPU, as the time may be other processes'.
-            began, counts, goes_on = time.thread_time(), connection.counts, True
-            for _ in range(_AT_A_TIME):
+            began, counts, heard, goes_on = time.thread_time(), connection.counts, 0, True
+            while goes_on and heard < _AT_A_TIME and time.thread_time() - began < _TURN_SECONDS:
                 counts, goes_on = self._hear_one(connection, counts)
-                if not goes_on or time.thread_time() - began > _TURN_SECONDS:
-                    break
+                heard += goes_on
             self._count(connection, counts)
             pause = share.spend(time.thread_time() - began, time.monotonic())
             if connection.small and not goes_on and not self._lookup.is_asked(connection.small):
-                pause = max(pause, _PAUSE_SECONDS)
+                pause = max(pause, connection.pace.pause_after(heard))
         if pause and not connection.is_closed:
             self._hold(connection)
             asyncio.get_running_loop().call_later(pause, self._go_on, connection)
@@ -219,7 +230,7 @@ class ReaderServer:
                 counts = message.counts
                 self._do(connection, message, descriptors)
             except (ProtocolError, OSError) as error:
-                _log.info("a reader of user %d: %s", connection.uid, error)
+                _log.info("a reader of user %d: %s", connection.reader.uid, error)
         else:
             self._count(connection, counts)
             self._close(connection)
@@ -257,7 +268,7 @@ class ReaderServer:
             ProtocolError: The message is malformed.
             OSError: Something that the reader has passed does not work.
         """
-        kind, path, uid = message.kind, message.path, connection.uid
+        kind, path, uid = message.kind, message.path, connection.reader.uid
         connection.small = path if kind is MessageKind.WHOLE else ""
         if not path and kind is not MessageKind.COUNTS:
             raise ProtocolError("a path belongs to this message")
@@ -270,7 +281,7 @@ class ReaderServer:
         if kind is MessageKind.READING:
             self._read(connection, path, descriptors, files[0])
         elif descriptors:
-            self._take(message, uid, descriptors, files[0])
+            self._take(message, connection.reader, descriptors, files[0])
         elif kind is MessageKind.COUNTS:
             if path:
                 self._events.read(path, uid)
@@ -285,19 +296,20 @@ class ReaderServer:
     def _read(
         self, connection: _Connection, path: str, descriptors: list[int], about: FileStatus
     ) -> None:
-        reading = self._events.reading(path, connection.uid, descriptors[0], descriptors[1], about)
+        source, growth = descriptors
+        reading = self._events.reading(path, connection.reader, source, growth, about)
         descriptors.clear()
         self._lookup.habits.read(path, reading.size)
         connection.readings.setdefault(path, []).append(reading)
 
     def _take(
-        self, message: ReaderMessage, uid: int, descriptors: list[int], about: FileStatus
+        self, message: ReaderMessage, reader: Reader, descriptors: list[int], about: FileStatus
     ) -> None:
         path, identity = message.path, message.identity
         if identity is None:
             raise ProtocolError("a status belongs to a file")
         take = self._events.whole if message.kind is MessageKind.WHOLE else self._events.unseen
-        take(path, uid, identity, descriptors[0], about)
+        take(path, reader, identity, descriptors[0], about)
         descriptors.clear()
         self._lookup.habits.read(path, identity.size)
 

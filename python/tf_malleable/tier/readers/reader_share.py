@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reader share: how much of the daemon's time one user's readers may take. No I/O."""
+"""Reader share: how much of the daemon's time readers take, and when they are heard. No I/O."""
 
 from __future__ import annotations
 
@@ -28,3 +28,28 @@ class Share:
         self._left = min(self._burst, self._left + since * self._rate) - seconds
         self._at = now
         return max(0.0, -self._left / self._rate)
+
+
+class Pace:
+    """Pace of a reader's messages, so that about as many as wanted are heard at a time."""
+
+    def __init__(self, wanted: int, least: float, longest: float) -> None:
+        """Create the pace of a reader of which nothing is known.
+
+        Args:
+            wanted: Number of messages to be heard at a time.
+            least: Shortest pause in seconds.
+            longest: Longest pause in seconds.
+        """
+        self._wanted, self._least, self._longest = wanted, least, longest
+        self._pause = least
+
+    def pause_after(self, heard: int) -> float:
+        """Return for how many seconds no message is to be heard.
+
+        Args:
+            heard: Number of messages that came in the last pause.
+        """
+        pause = self._pause * self._wanted / max(1, heard)
+        self._pause = min(max(pause, self._least), self._longest)
+        return self._pause
