@@ -115,7 +115,7 @@ def _watch(url: str, viewers: int, pipe: Connection) -> None:
             pass
 
     async def read() -> None:
-        base, _, token = url.partition("?token=")
+        base, _, token = url.partition("#token=")
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
             opened = [
                 await session.ws_connect(f"{base}stream", max_msg_size=0) for _ in range(viewers)

@@ -29,7 +29,7 @@ class Served:
         self.said = self.process.stdout.readline()
         found = re.search(r"http://\S+", self.said)
         self.url = "" if found is None else found[0]
-        self.base, _, self.token = self.url.partition("?token=")
+        self.base, _, self.token = self.url.partition("#token=")
 
     def stop(self) -> int:
         self.process.terminate()

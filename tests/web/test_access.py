@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import os
 import socket
 import stat
+import threading
 from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
@@ -22,26 +25,26 @@ HOST = "127.0.0.1:8823"
 JSON = {"Content-Type": "application/json"}
 
 
-def visit(method="GET", path="/", *, cookies=None, token=None, **headers):
+def visit(method="GET", path="/", **headers):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Visit(method, path, {"Host": HOST, **named}, cookies or {}, token)
+    return Visit(method, path, {"Host": HOST, **named})
 
 
 @pytest.fixture
 def access():
-    return Access("secret", session="session")
+    return Access("secret")
 
 
 @pytest.mark.parametrize("host", [HOST, "localhost", "localhost:9000", "[::1]:8823", "[::1]"])
 def test_hosts_that_nobody_else_can_be_are_ours(access, host):
-    assert access.stranger(Visit("GET", "/", {"Host": host}, {})) is None
+    assert access.stranger(Visit("GET", "/", {"Host": host})) is None
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8823", "127.0.0.1.evil.example", ""]
 )
 def test_another_site_s_name_for_our_address_is_refused(access, host):
-    assert "hosts 127.0.0.1" in access.stranger(Visit("GET", "/", {"Host": host}, {}))
+    assert "hosts 127.0.0.1" in access.stranger(Visit("GET", "/", {"Host": host}))
 
 
 @pytest.mark.parametrize(
@@ -76,18 +79,28 @@ def test_behind_a_proxy_the_browser_is_believed_and_other_sites_are_not():
     assert access.stranger(visit("POST", **outer)) is not None
 
 
-def test_only_the_token_opens_and_only_its_cookie_stays(access):
-    assert access.opens(visit(token="secret"))
-    assert not access.opens(visit(token="secret2"))
-    assert not access.opens(visit())
-    assert access.knows(visit(cookies={"tfm-web": "session"}))
-    assert not access.knows(visit(cookies={"tfm-web": "secret"}))
-    assert not access.knows(visit(token="secret"))
-    assert access.knows(visit(Authorization="Bearer secret"))
-    assert not access.knows(visit(Authorization="Bearer é"))
-    assert not access.knows(visit(Authorization="Bearer \udcff"))  # A byte that is not UTF-8.
-    assert Access(None).knows(visit())
-    assert not Access(None).opens(visit(token=""))
+def test_only_the_token_in_a_header_opens(access):
+    about = {"path": "/about"}
+    assert access.admits(visit(Authorization="Bearer secret", **about))
+    assert access.admits(visit(path="/stream", Sec_WebSocket_Protocol="tfm, bearer.secret"))
+    for headers in (
+        {},
+        {"Authorization": "Bearer secret2"},
+        {"Authorization": "secret"},
+        {"Authorization": "Bearer é"},
+        {"Authorization": "Bearer \udcff"},  # A byte that is not UTF-8.
+        {"Sec_WebSocket_Protocol": "tfm"},
+        {"Sec_WebSocket_Protocol": "bearer.secret2"},
+        {"Sec_WebSocket_Protocol": "bearer."},
+        {"Cookie": "tfm-web=secret; token=secret"},
+    ):
+        assert not access.admits(visit(**headers, **about)), headers
+        assert not access.admits(visit("PUT", "/v1/policy", **headers)), headers
+    assert Access(None).admits(visit(**about))
+    # The page itself is the same for everybody, and has to be loaded before it can send a token.
+    assert access.admits(visit())
+    assert access.admits(visit(path="/static/main.js"))
+    assert not access.admits(visit("POST"))
 
 
 def test_a_form_cannot_change_anything_and_nobody_can_if_read_only(access):
@@ -112,24 +125,48 @@ def send(web, method, path, headers=None, body=None):
         connection.close()
 
 
-def cookie_of(web):
-    status, headers, _ = send(web, "GET", f"/?token={web.token}")
-    assert (status, headers["Location"]) == (303, "./")
-    assert headers["Cache-Control"] == "no-store"
-    cookie, _, attributes = headers["Set-Cookie"].partition(";")
-    assert {each.strip() for each in attributes.split(";")} >= {"HttpOnly", "SameSite=Strict"}
-    return {"Cookie": cookie}
+def token_of(web):
+    return {"Authorization": f"Bearer {web.token}"}
 
 
-def test_without_the_token_there_is_nothing(web):
-    for path in ("/", "/static/main.js", "/about", "/stream", "/v1/history", "/?token=guess"):
-        status, headers, text = send(web, "GET", path)
-        assert (status, "with its token" in text) == (403, True), path
-        assert "Set-Cookie" not in headers
+def test_without_the_token_there_is_nothing_but_the_page(web):
+    for path in ("/about", "/stream", "/v1/history", f"/about?token={web.token}"):
+        for headers in ({}, {"Authorization": "Bearer guess"}, {"Cookie": f"token={web.token}"}):
+            status, received, text = send(web, "GET", path, headers)
+            assert (status, "with its token" in text) == (403, True), path
+            assert "Set-Cookie" not in received
+    assert web.token not in send(web, "GET", "/")[2]
+
+
+class Eavesdropper(http.server.BaseHTTPRequestHandler):
+    """What another user could run at another port: it keeps what it is sent."""
+
+    def do_GET(self):
+        self.server.received.append(f"{self.path}\n{self.headers}")
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_at_another_port_gets_nothing(web):
+    """Cookies of a host go to all its ports, so there must be none."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Eavesdropper) as other:
+        other.received = []
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        browser = build_opener(HTTPCookieProcessor())
+        for url in (web.url, f"{web.base}?token={web.token}"):
+            assert browser.open(url).status == 200
+        browser.open(f"http://127.0.0.1:{other.server_port}/a/link")
+        other.shutdown()
+    (received,) = other.received
+    assert received.startswith("/a/link\n")
+    assert "cookie" not in received.lower()
 
 
 def test_with_it_there_is_the_page_and_it_may_load_nothing_of_others(web):
-    mine = cookie_of(web)
+    mine = token_of(web)
     status, headers, text = send(web, "GET", "/", mine)
     assert status == 200
     assert "<script" in text
@@ -147,9 +184,9 @@ def test_with_it_there_is_the_page_and_it_may_load_nothing_of_others(web):
     assert send(web, "GET", "/static/%2e%2e/access.py", mine)[0] == 404
 
 
-def test_other_sites_and_names_are_refused_even_with_the_cookie(crowd, web):
+def test_other_sites_and_names_are_refused_even_with_the_token(crowd, web):
     job = crowd.job("guarded")
-    path, mine = f"/v1/jobs/{job}/pause", {**cookie_of(web), **JSON}
+    path, mine = f"/v1/jobs/{job}/pause", {**token_of(web), **JSON}
     foreign = [
         {"Host": "evil.example"},
         {"Origin": "http://evil.example"},
@@ -165,7 +202,7 @@ def test_other_sites_and_names_are_refused_even_with_the_cookie(crowd, web):
 
 
 def test_only_what_the_page_needs_is_passed_on(web):
-    mine = {**cookie_of(web), **JSON}
+    mine = {**token_of(web), **JSON}
     assert send(web, "POST", "/v1/jobs", mine, '{"name": "web"}')[0] == 404
     assert send(web, "POST", "/v1/containers", mine, '{"container": "x"}')[0] == 404
     assert send(web, "GET", "/v1/jobs/..%2f..%2fmetrics/outlook", mine)[0] == 404
@@ -177,7 +214,7 @@ def test_only_what_the_page_needs_is_passed_on(web):
 def test_read_only_means_it(crowd):
     job = crowd.job("kept")
     with served(crowd.socket, "--port", "0", "--read-only") as web:
-        mine = {**cookie_of(web), **JSON}
+        mine = {**token_of(web), **JSON}
         status, _, text = send(web, "POST", f"/v1/jobs/{job}/cancel", mine)
         assert (status, "read-only" in text) == (403, True)
         assert json.loads(send(web, "GET", "/about", mine)[2])["read_only"] is True

@@ -26,7 +26,7 @@ def answer(socket: Path) -> str:
     """Return what a page says of the controller at a socket."""
 
     async def asked() -> str:
-        access = Access(None, None, False, cookie="test")
+        access = Access(None, None)
         async with TestClient(TestServer(web_application(str(socket), access))) as client:
             said = await client.get("/v1/history")
             return f"{said.status} {await said.text()}"

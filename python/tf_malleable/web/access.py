@@ -1,23 +1,30 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Access control of the page: a token, the page's own origin, and known host names.
 
-A browser runs pages of any site and sends the cookie for them. A token alone is therefore not
-enough: another site could send requests in the user's name (so Origin and Sec-Fetch-Site are
-checked), or point its own name at this address (so Host is checked).
+The page keeps the token for its own origin and sends it in a header. There is no cookie: a browser
+sends a host's cookies to all of its ports, at each of which another user of the host may listen.
+A browser also runs pages of any site. Their requests have no token; they are refused all the same
+(Origin and Sec-Fetch-Site are checked), as is the name of another site for this address (Host is).
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Hosts that are always this machine."""
 
+PROTOCOL: Final = "tfm"
+"""Subprotocol of the page's WebSocket. A page can set no header for it, so it names two
+subprotocols: this one, and the token after a prefix, as Kubernetes' pages do."""
+
 _BEARER = "Bearer "
+_BEARER_PROTOCOL = "bearer."
+_PUBLIC = "/static/"
 
 
 @dataclass(frozen=True)
@@ -28,21 +35,39 @@ class Visit:
         method: HTTP method.
         path: Path, without parameters.
         headers: Headers; names are matched as the mapping does it.
-        cookies: Cookies.
-        token: Parameter `token`; None if there is none.
     """
 
     method: str
     path: str
     headers: Mapping[str, str]
-    cookies: Mapping[str, str]
-    token: str | None = None
 
     @property
     def host(self) -> str:
         """Host named by the request, without a port."""
         named = self.headers.get("Host", "")
         return named.rpartition(":")[0] if _has_port(named) else named
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the request is for a file of the page, which tells nothing of the jobs."""
+        return self.method == "GET" and (self.path == "/" or self.path.startswith(_PUBLIC))
+
+    @property
+    def token(self) -> str | None:
+        """Token that the request has in a header; None if there is none."""
+        said = self.headers.get("Authorization", "")
+        if said.startswith(_BEARER):
+            return said.removeprefix(_BEARER)
+        named = self.headers.get("Sec-WebSocket-Protocol", "").split(",")
+        tokens = (each.strip() for each in named)
+        return next(
+            (
+                each.removeprefix(_BEARER_PROTOCOL)
+                for each in tokens
+                if each.startswith(_BEARER_PROTOCOL)
+            ),
+            None,
+        )
 
     @property
     def is_entry(self) -> bool:
@@ -60,19 +85,14 @@ class Access:
     """Access rules of a page.
 
     Attributes:
-        token: Token required in the address that is opened first; None if every client that
-            can connect has access.
+        token: Token required in a header; None if every client that can connect has access.
         hosts: Names under which the page may be opened; None for any.
         read_only: True if no client may change anything.
-        cookie: Name of the cookie.
-        session: Secret value of the cookie.
     """
 
     token: str | None
     hosts: Collection[str] | None = LOOPBACK
     read_only: bool = False
-    cookie: str = "tfm-web"
-    session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def stranger(self, visit: Visit) -> str | None:
         """Return why a request is not from the page, in a sentence; None if it is accepted."""
@@ -100,16 +120,11 @@ class Access:
             return "a change must be sent as application/json"
         return None
 
-    def opens(self, visit: Visit) -> bool:
-        """Return whether a request has the token in its address."""
-        return self.token is not None and visit.token is not None and _same(visit.token, self.token)
-
-    def knows(self, visit: Visit) -> bool:
-        """Return whether a request is from a client that had the token."""
-        if self.token is None or _same(visit.cookies.get(self.cookie, ""), self.session):
+    def admits(self, visit: Visit) -> bool:
+        """Return whether a request may be answered: it has the token, or needs none."""
+        if self.token is None or visit.is_public:
             return True
-        said = visit.headers.get("Authorization", "")
-        return said.startswith(_BEARER) and _same(said.removeprefix(_BEARER), self.token)
+        return visit.token is not None and _same(visit.token, self.token)
 
 
 def _place(origin: str) -> str | None:

@@ -25,7 +25,7 @@ from yarl import URL
 from tf_malleable.api.transport.connection import check_server
 from tf_malleable.api.transport.http_server import completed
 from tf_malleable.linux.processes.users import user_name
-from tf_malleable.web.access import Access, Visit
+from tf_malleable.web.access import PROTOCOL, Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
 
@@ -148,24 +148,14 @@ def _guarded(
     def refusal(visit: Visit) -> web.Response | None:
         if (stranger := access.stranger(visit)) is not None:
             return _problem(403, stranger)
-        if visit.method == "GET" and visit.path == "/" and access.opens(visit):
-            answer = web.Response(status=303, headers={"Location": "./", **_NO_STORE})
-            answer.set_cookie(access.cookie, access.session, httponly=True, samesite="Strict")
-            return answer
-        if not access.knows(visit):
+        if not access.admits(visit):
             return _problem(403, "open the address that tfm web has printed, with its token")
         forbidden = access.forbidden(visit)
         return None if forbidden is None else _problem(403, forbidden)
 
     @web.middleware
     async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        visit = Visit(
-            request.method,
-            request.path,
-            request.headers,
-            request.cookies,
-            request.query.get("token"),
-        )
+        visit = Visit(request.method, request.path, request.headers)
         answer: web.StreamResponse | None = refusal(visit)
         if answer is None:
             try:
@@ -208,7 +198,9 @@ async def _passed_on(
 async def _stream(request: web.Request, relay: Relay) -> web.StreamResponse:
     """Send a viewer everything, then every change, until the page is closed."""
     # Not compressed: compression would be done for each viewer.
-    answer = web.WebSocketResponse(heartbeat=_PING_SECONDS, compress=False, max_msg_size=1024)
+    answer = web.WebSocketResponse(
+        heartbeat=_PING_SECONDS, compress=False, max_msg_size=1024, protocols=[PROTOCOL]
+    )
     await answer.prepare(request)
     viewer = relay.open()
     sending = asyncio.create_task(_send(request, answer, viewer))

@@ -85,8 +85,6 @@ async def _serve(
         token,
         None if options.trusted else LOOPBACK | {*options.hosts},
         options.read_only,
-        # Cookies are shared by all ports of a host, and several pages may be open.
-        cookie=f"tfm-web-{port}",
     )
     app = web_application(str(options.controller), access)
     server = HttpServer(app, stop_seconds=_STOP_SECONDS)
@@ -102,14 +100,15 @@ async def _serve(
 
 
 def _address(options: PageOptions, port: int, token: str | None) -> str:
-    query = "" if token is None else f"?token={token}"
+    # A browser sends no fragment to anybody.
+    fragment = "" if token is None else f"#token={token}"
     if options.unix is None:
-        return f"http://127.0.0.1:{port}/{query}"
+        return f"http://127.0.0.1:{port}/{fragment}"
     if token is None:
         return f"listening at {options.unix}"
     where = os.path.abspath(options.unix)
     host = socket.gethostname()
-    return f"ssh -L {port}:{where} {host}, then http://localhost:{port}/{query}"
+    return f"ssh -L {port}:{where} {host}, then http://localhost:{port}/{fragment}"
 
 
 def _tcp(port: int | None) -> socket.socket:

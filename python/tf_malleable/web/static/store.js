@@ -7,8 +7,23 @@ const KEPT_ENDED = 5000;
 const SILENT_MS = 4000;
 const AGAIN_MS = 1000;
 
+// Storage of this origin and tab only, which has this port, while a cookie goes to all ports.
+const TOKEN = "token";
+
+// Take the token from the address, so that it is not left there.
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get(TOKEN);
+  if (given === null) return;
+  sessionStorage.setItem(TOKEN, given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 export class Store {
   constructor(changed) {
+    takeToken();
+    // The address may be opened again in the same tab, as after a restart of the server.
+    addEventListener("hashchange", () => location.hash.startsWith(`#${TOKEN}=`) && location.reload());
+    this.token = sessionStorage.getItem(TOKEN);
     this.changed = changed;
     this.about = null;
     this.info = null;
@@ -39,15 +54,18 @@ export class Store {
   connect() {
     const url = new URL("stream", document.baseURI);
     url.protocol = url.protocol.replace("http", "ws");
-    const socket = (this.socket = new WebSocket(url));
+    const protocols = this.token === null ? ["tfm"] : ["tfm", `bearer.${this.token}`];
+    const socket = (this.socket = new WebSocket(url, protocols));
     this.heard = Date.now();
     socket.onmessage = (event) => {
       this.heard = Date.now();
       this.hear(JSON.parse(event.data));
     };
-    socket.onclose = () => {
+    socket.onclose = async () => {
+      // A browser does not tell a page why a WebSocket was refused.
+      const { message } = await this.ask("GET", "about").then(() => new Error("the connection was closed"), (error) => error);
       if (this.socket !== socket) return;
-      this.lost("tfm web does not answer; is it still running?");
+      this.lost(message);
       setTimeout(() => this.socket === socket && this.connect(), AGAIN_MS);
     };
   }
@@ -126,14 +144,14 @@ export class Store {
   }
 
   async ask(method, path, body) {
-    const options = { method, headers: {} };
+    const options = { method, headers: this.token === null ? {} : { Authorization: `Bearer ${this.token}` } };
     if (method !== "GET") options.headers["Content-Type"] = "application/json";
     if (body !== undefined) options.body = JSON.stringify(body);
     let answer;
     try {
       answer = await fetch(path, options);
     } catch {
-      throw new Error("tfm web does not answer");
+      throw new Error("tfm web does not answer; is it still running?");
     }
     const said = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(said.error ?? `it was refused (${answer.status})`);
