@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from tests.support.controllers import DEADLINE, TFM, ask, wait_for
+from tests.support.controllers import TFM, ask, wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.unit_sandbox import CONTROLLER, kept_capabilities, sandboxed
 from tests.support.users import User
 from tf_malleable.linux.processes import procfs

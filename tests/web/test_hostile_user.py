@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import DEADLINE
+from tests.support.deadline import DEADLINE
 from tests.support.hostile import (
     SECRET,
     VICTIMS,
