@@ -150,3 +150,27 @@ def test_grants_are_acknowledged_within_20_ms(kind, group):
             assert one.process.poll() is None
             assert grants_are_fast, f"with the flood {flooded}, without {calm}"
             assert changes_are_fast, f"with the flood {flooded}, without {calm}"
+
+
+# Answers that one user may get while another waits for one: requests that are being answered, and
+# those for which the loop has time while it accepts a connection and reads a request.
+MOST_BEFORE = 30
+REQUESTS = 40
+
+
+@pytest.mark.parametrize("kind", ["status requests", "more status requests"])
+def test_nobody_waits_for_all_requests_of_another_user(kind, directory, group):
+    """With 900 connections of one user, root was kept out for 20 seconds."""
+    with (
+        controller(directory, "--group", group.gr_name, "--policy", "equal") as one,
+        User(VICTIM, group.gr_gid, one.socket) as user,
+        floods.flood(kind, one.socket, HOSTILE, group.gr_gid) as flood,
+    ):
+        # It has opened its connections.
+        wait_for(lambda: flood.answers() >= 300, 300)
+        for whose, ask in (("root", one.ask), ("another user", user.ask)):
+            before = flood.answers()
+            for _ in range(REQUESTS):
+                assert ask("GET", "/v1/jobs")[0] == 200
+            answered = flood.answers() - before
+            assert answered <= MOST_BEFORE * REQUESTS, f"{whose} has waited for {answered} others"

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import http.client
+import mmap
 import os
+import re
 import resource
+import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,27 +32,42 @@ _BODY = b"Content-Length: 100001\r\n\r\n" + b" " * 100_000
 # More than a controller lets one user have.
 _MOST_CONNECTIONS = 3000
 _AT_ONCE = 4
+_COUNT = struct.Struct("q")
+
+
+class Flood:
+    """A flood that goes on."""
+
+    def __init__(self, counter: int) -> None:
+        self._count = mmap.mmap(counter, _COUNT.size, access=mmap.ACCESS_READ)
+
+    def answers(self) -> int:
+        """Return how many of its requests were answered; only of those that count them."""
+        return int(_COUNT.unpack(self._count[:])[0])
 
 
 @contextmanager
-def flood(kind: str, path: object, uid: int, group: int) -> Iterator[None]:
+def flood(kind: str, path: object, uid: int, group: int) -> Iterator[Flood]:
     """Have a user flood a controller for the length of a with statement."""
-    process = subprocess.Popen(
-        **command("tests.support.floods", kind, path, uid, group),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "flooding\n"
-        yield
-        assert process.poll() is None, "the flood has ended by itself"
-    finally:
-        # Also those of its processes that are jobs, or are stopped.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=DEADLINE)
+    with tempfile.TemporaryFile() as counter:
+        counter.truncate(_COUNT.size)
+        process = subprocess.Popen(
+            **command("tests.support.floods", kind, path, uid, group, counter.fileno()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[counter.fileno()],
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "flooding\n"
+            yield Flood(counter.fileno())
+            assert process.poll() is None, "the flood has ended by itself"
+        finally:
+            # Also those of its processes that are jobs, or are stopped.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=DEADLINE)
 
 
 def _connect_for_ever(path: str, data: bytes) -> None:
@@ -97,6 +118,77 @@ def _submit_for_ever(path: str) -> None:
         os.waitpid(child, 0)
 
 
+def _have_jobs(path: str, number: int) -> None:
+    """Make this many children jobs."""
+    for _ in range(number):
+        if os.fork() == 0:
+            ask(path, "POST", "/v1/jobs", {"name": "flood"})
+            signal.pause()
+            os._exit(0)
+    while True:
+        _, jobs = ask(path, "GET", "/v1/jobs")
+        if sum(each["name"] == "flood" for each in jobs["jobs"]) == number:
+            return
+        time.sleep(0.1)
+
+
+class _Asking:
+    """A connection that asks again as soon as it is answered."""
+
+    def __init__(self, path: str, request: bytes) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self._path, self._request = path, request
+        self._left: int | None = None
+        self.socket.settimeout(DEADLINE)
+        self.socket.connect(path)
+        self.socket.sendall(request)
+
+    def read(self) -> bool:
+        """Return whether an answer is complete, after which the next request is sent."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError
+        if self._left is None:
+            head, _, data = data.partition(b"\r\n\r\n")
+            found = re.search(rb"(?i)content-length: (\d+)", head)
+            self._left = int(found[1]) if found else 0
+        self._left -= len(data)
+        if self._left > 0:
+            return False
+        self._left = None
+        self.socket.sendall(self._request)
+        return True
+
+
+def _ask_for_ever(path: str, target: str, connections: int) -> None:
+    """Ask on many connections at once, all of them all the time."""
+    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    count = mmap.mmap(int(sys.argv[5]), _COUNT.size)
+    number = 0
+    with selectors.DefaultSelector() as selector:
+
+        def add() -> None:
+            with suppress(OSError):  # Opening too many is refused; another one is tried later.
+                one = _Asking(path, request)
+                selector.register(one.socket, selectors.EVENT_READ, one)
+
+        while True:
+            if len(selector.get_map()) < connections:
+                add()
+            for key, _ in selector.select(0.1):
+                try:
+                    number += key.data.read()
+                except OSError:
+                    selector.unregister(key.fileobj)
+                    key.data.socket.close()
+                count[:] = _COUNT.pack(number)
+
+
+def _ask_for_jobs(path: str, jobs: int, connections: int) -> None:
+    _have_jobs(path, jobs)
+    _ask_for_ever(path, "/v1/jobs", connections)
+
+
 _FLOODS: dict[str, Callable[[str], None]] = {
     "idle connections": lambda path: _connect_for_ever(path, b""),
     "unfinished headers": lambda path: _connect_for_ever(path, _HEAD + _PADDING),
@@ -105,6 +197,10 @@ _FLOODS: dict[str, Callable[[str], None]] = {
     # Many more of them, so that what the loop itself does for each one counts.
     "short histories": lambda path: _read_histories(path, 1),
     "submissions": _submit_for_ever,
+    "status requests": lambda path: _ask_for_jobs(path, 60, 300),
+    "more status requests": lambda path: _ask_for_jobs(path, 150, 900),
+    "metrics": lambda path: _ask_for_ever(path, "/metrics", 300),
+    "forecasts": lambda path: _ask_for_ever(path, "/v1/policy/preview?policy=equal", 300),
 }
 KINDS = tuple(_FLOODS)
 
@@ -117,7 +213,7 @@ def _end_with_the_test() -> None:
 
 def main() -> None:
     """Become the user, and flood."""
-    kind, path, uid, group = sys.argv[1:]
+    kind, path, uid, group = sys.argv[1:5]
     become(int(uid), int(group))
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     print("flooding", flush=True)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from tf_malleable.api.schema import events, history, messages, power, requests
 from tf_malleable.api.schema.grant_line import GrantLine
+
+Pace = Literal["reads", "changes", "agents"]
 
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
@@ -95,9 +97,12 @@ class Route:
     kept: bool = False
 
     @property
-    def paced(self) -> bool:
-        """Whether requests may cause a new decision, so that their rate per owner is limited."""
-        return self.method != "GET" and self.name not in ("acknowledge", "progress")
+    def pace(self) -> Pace:
+        """Kind of the requests, each of which has a pace of its own per owner of connections."""
+        if self.name in ("grants", "acknowledge", "progress"):
+            return "agents"
+        # Each change may cause a new decision about all jobs.
+        return "reads" if self.method == "GET" else "changes"
 
 
 _JOB = "/v1/jobs/{id}"

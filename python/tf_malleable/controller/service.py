@@ -39,6 +39,7 @@ from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.requests.arrivals import Arrivals
 from tf_malleable.controller.requests.callers import Callers, Sight
 from tf_malleable.controller.requests.container_jobs import ContainerJobs
+from tf_malleable.controller.requests.encoded_jobs import EncodedJobs
 from tf_malleable.controller.requests.history_requests import Histories
 from tf_malleable.controller.requests.job_changes import changed, check_cores
 from tf_malleable.controller.requests.job_feed import Feed
@@ -135,7 +136,8 @@ class Service:
             default=parts.safe,
         )
         self._reactor.limited = self.power.limited
-        self._feed = Feed(self._reactor, self.info, self.power.profile)
+        self._encoded = EncodedJobs(self._reactor)
+        self._feed = Feed(self._reactor, self._encoded, self.info, self.power.profile)
         self._store = store
         self._version = version
         self._started = self._reactor.now()
@@ -196,6 +198,13 @@ class Service:
         now = self._reactor.now()
         why = Reasons(self._reactor, now).of
         return [job_status(live, now, reason=why(live)) for live in self._roster.live.values()]
+
+    def encoded_jobs(self, peer: Peer) -> bytes:
+        """Return all live jobs as JSON, as the caller may see them.
+
+        Durations and measured values may be a quarter of a second old.
+        """
+        return self._encoded.answer(self.sight(peer))
 
     def events(self, peer: Peer) -> AsyncGenerator[bytes, None]:
         """Yield a line with all live jobs, then lines of changes, as the caller may see them."""
@@ -270,7 +279,8 @@ class Service:
 
     async def outlook(self, peer: Peer, job: str) -> Outlook:
         """Return why a job has no cores, and when it is expected to have some."""
-        return await self._foresight.outlook(self._find_own(peer, job))
+        live = self._find_own(peer, job)
+        return await self._foresight.outlook(live, self._callers.identify(peer))
 
     def change(self, peer: Peer, job: str, change: JobChange) -> JobStatus:
         """Change what a job asks for."""
@@ -362,4 +372,4 @@ class Service:
         self, peer: Peer, limit: int, spans: bool, since: float = 0.0
     ) -> list[bytes]:
         """Return history() as JSON in pieces, as the caller may see it, without blocking others."""
-        return await self._histories.encoded(self.sight(peer), limit, spans, since)
+        return await self._histories.encoded(self._callers.identify(peer), limit, spans, since)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,11 +27,12 @@ from tf_malleable.api.routes import (
     ROUTES,
     Route,
 )
-from tf_malleable.api.schema.messages import Jobs, JobStatus
+from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.validation import cut
 from tf_malleable.controller.http.clients import caller_of
 from tf_malleable.controller.http.connection import ClientConnection
+from tf_malleable.controller.http.pacing import measured
 from tf_malleable.controller.http.problems import problem
 from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
 from tf_malleable.controller.http.response_streams import events, grants, history
@@ -40,6 +41,7 @@ from tf_malleable.linux.processes.peer_credentials import Peer
 
 _log = logging.getLogger(__name__)
 
+_PACES = {route.name: route.pace for route in ROUTES}
 _OTHER_VERSION = re.compile(r"/(v[0-9][^/]*)")
 
 
@@ -64,7 +66,7 @@ def application(
             socket.
     """
     caller = peer or _peer
-    middlewares = [_in_progress, _errors_as_json, _meeting(service, caller)]
+    middlewares = [_in_progress, _in_turn, _errors_as_json, _meeting(service, caller)]
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
     operations = _operations(service)
     special = {
@@ -84,13 +86,13 @@ def application(
         handler = special.get(route.name) or _make_handler(
             route, operations[route.name], caller, service
         )
-        app.router.add_route(route.method, route.path, handler)
+        app.router.add_route(route.method, route.path, handler, name=route.name)
     return app
 
 
 def metrics_application(service: Service) -> web.Application:
     """Return a web application that serves only the Prometheus metrics."""
-    middlewares = [_in_progress, _errors_as_json, _known_host]
+    middlewares = [_in_progress, _in_turn, _errors_as_json, _known_host]
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
     app.router.add_route("GET", "/metrics", _metrics(service))
     return app
@@ -99,10 +101,6 @@ def metrics_application(service: Service) -> web.Application:
 def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, object]]]:
     """Return the operation of each route by name: from a call to an HTTP status and a message."""
     openapi = msgspec.Raw(msgspec.json.encode(document(service.info().version)))
-
-    def jobs(call: _Call) -> tuple[int, object]:
-        sight = service.sight(call.peer)
-        return 200, Jobs([sight.of(job) for job in service.jobs()])
 
     def status(call: _Call) -> tuple[int, object]:
         job = service.status(call.job)
@@ -119,7 +117,7 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
     return {
         "info": lambda call: (200, service.info()),
         "openapi": lambda call: (200, openapi),
-        "jobs": jobs,
+        "jobs": lambda call: (200, msgspec.Raw(service.encoded_jobs(call.peer))),
         "status": status,
         "acknowledge": acknowledge,
         "progress": progress,
@@ -144,20 +142,13 @@ def _make_handler(
     service: Service,
 ) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        if route.paced:
-            await _paced(request)
         call = _Call(
             peer=caller(request),
             job=request.match_info.get("id", ""),
             query=query_of(request, route),
             body=await body_of(request, route),
         )
-        begin = time.monotonic()
-        try:
-            status, message = operation(call)
-        finally:
-            if route.paced and isinstance(request.protocol, ClientConnection):
-                request.protocol.clients.charge(request.protocol, time.monotonic() - begin)
+        status, message = operation(call)
         if route.kept:
             await service.saved()
         if message is None:
@@ -177,7 +168,6 @@ def _creates(
     (route,) = (route for route in ROUTES if route.name == name)
 
     async def handle(request: web.Request) -> web.Response:
-        await _paced(request)
         query_of(request, route)
         body = await body_of(request, route)
         job, new = await create(caller(request), body)
@@ -213,15 +203,6 @@ def _peer(request: web.Request) -> Peer:
     return caller_of(request.get_extra_info("socket"))
 
 
-async def _paced(request: web.Request) -> None:
-    """Wait if the caller requests too many changes."""
-    connection = request.protocol
-    if isinstance(connection, ClientConnection):
-        delay = connection.clients.delay(connection, asyncio.get_running_loop().time())
-        if delay:
-            await asyncio.sleep(delay)
-
-
 @web.middleware
 async def _in_progress(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Keep a connection open while it has a request in progress."""
@@ -233,6 +214,20 @@ async def _in_progress(request: web.Request, handler: Handler) -> web.StreamResp
         return await handler(request)
     finally:
         connection.clients.end(connection, asyncio.get_running_loop().time())
+
+
+@web.middleware
+async def _in_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let a request wait for the turn of its owner, who pays for what it costs."""
+    connection = request.protocol
+    if not isinstance(connection, ClientConnection):
+        return await handler(request)
+    owner, pacing = connection.clients.paced(connection), connection.clients.pacing
+    if owner is None:
+        return await handler(request)
+    pace = _PACES.get(request.match_info.route.name or "", "reads")
+    await pacing.turn(pace, owner)
+    return await measured(handler(request), partial(pacing.charge, pace, owner))
 
 
 def _meeting(service: Service, caller: Callable[[web.Request], Peer]) -> Middleware:

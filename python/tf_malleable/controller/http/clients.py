@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from tf_malleable.api.schema.refusal import Refusal
-from tf_malleable.controller.http.rates import Rates
+from tf_malleable.controller.http.pacing import Pacing
 from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes.peer_credentials import Peer, peer_of, peer_runs
 from tf_malleable.linux.processes.subordinate_uids import account_of
@@ -29,12 +29,6 @@ BODY_SECONDS: Final = 10.0
 """Time limit for the body of a request."""
 
 BODIES_OF_AN_OWNER: Final = 64
-# Each change may cause a new decision about all jobs. Rate per second and burst of an owner;
-# further changes wait.
-_CHANGES: Final = 20.0
-_CHANGES_AT_ONCE: Final = 3
-# Share of the loop's time that an owner's changes may take.
-_LOOP_PART: Final = 0.1
 # One in this many connections: the most that an owner may have, and the reserve for trusted ones.
 _PART: Final = 8
 
@@ -60,7 +54,11 @@ class Connected(Protocol):
 
 
 class Clients:
-    """Open connections by owner. Not thread-safe: one asyncio loop."""
+    """Open connections by owner. Not thread-safe: one asyncio loop.
+
+    Attributes:
+        pacing: Turns of the owners' requests.
+    """
 
     def __init__(self, most: int, trusted: Collection[Owner] = ()) -> None:
         """Create an empty table.
@@ -76,7 +74,7 @@ class Clients:
         self._idle: defaultdict[Owner, dict[Connected, float]] = defaultdict(dict)
         self._counts: defaultdict[Owner, int] = defaultdict(int)
         self._bodies: defaultdict[Owner, int] = defaultdict(int)
-        self._changes = Rates(_CHANGES, _CHANGES_AT_ONCE)
+        self.pacing = Pacing()
 
     def admit(self, client: Connected, owner: Owner, now: float) -> bool:
         """Add a connection; return whether there is room for it.
@@ -126,20 +124,18 @@ class Clients:
         if owner is not None:
             self._idle[owner][client] = now
 
-    def delay(self, client: Connected, now: float) -> float:
-        """Count a change that a client requests; return the seconds for which it has to wait."""
-        owner = self._owners.get(client)
-        return 0.0 if owner is None or owner in self._trusted else self._changes.delay(owner, now)
+    def paced(self, client: Connected) -> Owner | None:
+        """Return the owner of a connection for pacing its requests; None if they are not paced.
 
-    def charge(self, client: Connected, seconds: float) -> None:
-        """Record for how many seconds a client's change has blocked the loop."""
+        Requests of root and of the controller's user are not, but those to a port, which every user
+        may send, are.
+        """
         owner = self._owners.get(client)
-        if owner is not None and owner not in self._trusted:
-            self._changes.charge(owner, seconds / _LOOP_PART)
+        return None if owner in self._trusted and owner != _NETWORK else owner
 
     def sweep(self, now: float) -> None:
-        """Close connections that have been idle for too long; forget owners without changes."""
-        self._changes.forget(now)
+        """Close connections that have been idle for too long; forget owners without requests."""
+        self.pacing.forget(now)
         before = now - IDLE_SECONDS
         for idle in tuple(self._idle.values()):
             for client, since in tuple(idle.items()):

@@ -22,6 +22,10 @@ class Rates:
         self._burst = burst * self._seconds
         self._through: dict[object, float] = {}
 
+    def wait(self, who: object, now: float) -> float:
+        """Return the seconds for which the next event is too early, 0 if it is not."""
+        return max(0.0, self._through.get(who, now) + self._seconds - now - self._burst)
+
     def delay(self, who: object, now: float) -> float:
         """Count one event; return the seconds by which it is too early, 0 if it is not."""
         through = max(now, self._through.get(who, now)) + self._seconds

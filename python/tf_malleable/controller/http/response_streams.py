@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.routes import JSON, JSON_LINES, ROUTES
+from tf_malleable.api.routes import JSON, JSON_LINES, ROUTES, Route
 from tf_malleable.controller.http.connection import ClientConnection
 from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
 from tf_malleable.controller.service import Service
@@ -59,6 +59,7 @@ def grants(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
             while line is not None:
                 await response.write(msgspec.json.encode(line) + b"\n")
                 line = await anext(lines, None)
+                await _turn(request, route)
         return response
 
     return handle
@@ -80,9 +81,19 @@ def events(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
                     if isinstance(request.protocol, ClientConnection):
                         request.protocol.hang_up()
                     raise ConnectionAbortedError("the client does not read") from None
+                await _turn(request, route)
         return response
 
     return handle
+
+
+async def _turn(request: web.Request, route: Route) -> None:
+    """Wait for the turn of the request's owner, before one more line."""
+    connection = request.protocol
+    if isinstance(connection, ClientConnection):
+        owner = connection.clients.paced(connection)
+        if owner is not None:
+            await connection.clients.pacing.turn(route.pace, owner)
 
 
 async def _begin(request: web.Request) -> web.StreamResponse:

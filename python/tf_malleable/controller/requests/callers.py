@@ -20,6 +20,7 @@ from tf_malleable.controller.scheduler.job_table import Roster
 from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes import procfs
 from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.linux.processes.users import user_name
 
 
@@ -78,6 +79,12 @@ class Caller:
         if self.within is None:
             return "processes in a container may access only the job that they belong to"
         return f"processes in job {self.within.record.id} may access only that job"
+
+    @property
+    def account(self) -> tuple[int, str | None]:
+        """Whose requests count together: a user's, and apart from these those of each container."""
+        inside = None if self.within is None else self.within.record.id
+        return account_of(self.uid), inside if self.confined else None
 
     @property
     def sight(self) -> Sight:

@@ -10,7 +10,8 @@ import msgspec
 
 from tf_malleable.api.schema.history import History
 from tf_malleable.api.schema.refusal import Refusal
-from tf_malleable.controller.requests.callers import Sight
+from tf_malleable.controller.requests.callers import Caller, Sight
+from tf_malleable.controller.requests.fair_turns import FairTurns
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.history_reader import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
@@ -28,7 +29,7 @@ class Histories:
         self._reactor = reactor
         self._store = store
         # One at a time, as each takes memory and shares Python with the loop.
-        self._turn = asyncio.Semaphore(1)
+        self._turns = FairTurns()
 
     def history(self, limit: int, spans: bool, since: float = 0.0) -> History:
         """Return the jobs that ended last, and optionally spans, including live jobs'.
@@ -58,15 +59,16 @@ class Histories:
         )
 
     async def encoded(
-        self, sight: Sight, limit: int, spans: bool, since: float = 0.0
+        self, caller: Caller, limit: int, spans: bool, since: float = 0.0
     ) -> list[bytes]:
         """Return history() as JSON in pieces, as a caller may see it, without blocking the loop.
 
         Raises: as history().
         """
+        sight = caller.sight
         self._reactor.save()
         if self._store.problem is None:
-            await self._turn.acquire()
+            await self._turns.acquire(caller.account)
             reading = asyncio.ensure_future(self._read(sight, limit, spans, since))
             reading.add_done_callback(self._read_one)
             # The thread continues if the client hangs up, so the turn stays taken.
@@ -77,7 +79,7 @@ class Histories:
         return [msgspec.json.encode(shown)]
 
     def _read_one(self, reading: asyncio.Future[list[bytes]]) -> None:
-        self._turn.release()
+        self._turns.release()
         if not reading.cancelled():
             reading.exception()  # Otherwise asyncio would log it if the client has hung up.
 

@@ -13,15 +13,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from tf_malleable.api.schema.messages import ControllerInfo, JobStatus
+from tf_malleable.api.schema.messages import ControllerInfo
 from tf_malleable.api.schema.power import PowerStatus
-from tf_malleable.controller.jobs.job_views import job_status
-from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.requests.callers import Sight
+from tf_malleable.controller.requests.encoded_jobs import EncodedJob, EncodedJobs
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 
@@ -35,27 +34,8 @@ SILENT_SECONDS: Final = 1.0
 _AT_ONCE = 16
 # The stream of a reader that is this many lines late is ended.
 _KEPT = 8
-_ANYBODY = Sight(everything=False, user=None, job=None)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Shown:
-    """A job as the readers know it."""
-
-    key: tuple[Any, ...]
-    status: JobStatus
-    everything: msgspec.Raw
-    _to_others: msgspec.Raw | None = None
-
-    def to(self, sight: Sight) -> msgspec.Raw:
-        """Return the job as JSON, as a caller may see it."""
-        if sight.of(self.status) is self.status:
-            return self.everything
-        if self._to_others is None:
-            self._to_others = _raw(_ANYBODY.of(self.status))
-        return self._to_others
 
 
 @dataclass(frozen=True)
@@ -66,7 +46,7 @@ class _Tick:
     at: float
     info: msgspec.Raw | None
     power: msgspec.Raw | None
-    jobs: Sequence[_Shown]
+    jobs: Sequence[EncodedJob]
     gone: Sequence[str]
     ended: int
     whole: bool = False
@@ -96,6 +76,7 @@ class Feed:
     def __init__(
         self,
         reactor: Reactor,
+        encoded: EncodedJobs,
         info: Callable[[], ControllerInfo],
         power: Callable[[], PowerStatus],
     ) -> None:
@@ -103,10 +84,12 @@ class Feed:
 
         Args:
             reactor: Has the live jobs.
+            encoded: The live jobs as JSON.
             info: Returns the state of the controller.
             power: Returns the power status of the host.
         """
         self._reactor = reactor
+        self._encoded = encoded
         self._ask_info = info
         self._ask_power = power
         self._readers = 0
@@ -115,7 +98,7 @@ class Feed:
         self._forget()
 
     def _forget(self) -> None:
-        self._shown: dict[str, _Shown] = {}
+        self._shown: dict[str, EncodedJob] = {}
         self._info = self._power = msgspec.Raw()
         self._ticks: deque[_Tick] = deque(maxlen=_KEPT)
         self._whole: _Tick | None = None
@@ -205,47 +188,22 @@ class Feed:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _changed(self, now: float, reasons: Reasons) -> AsyncGenerator[_Shown, None]:
+    async def _changed(self, now: float, reasons: Reasons) -> AsyncGenerator[EncodedJob, None]:
         """Yield the jobs that are new or have changed, without blocking the loop for long."""
         for number, (job, live) in enumerate(list(self._reactor.roster.live.items()), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if live.over:
                 continue
-            reason = reasons.of(live)
-            key = _key(live, reason)
-            known = self._shown.get(job)
-            if known is None or known.key != key:
-                status = job_status(live, now, reason=reason)
-                self._shown[job] = shown = _Shown(key, status, _raw(status))
-                yield shown
-
-
-def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
-    """Return a key that changes with every visible change of a job except growing durations."""
-    used = live.used_cpus
-    return (
-        live.record,
-        live.delivery.in_use,
-        live.stopped,
-        bool(live.delivery.agents),
-        live.processes.fixed,
-        live.measured.speed,
-        live.measured.lessons,
-        live.lack,
-        live.measured.elastic,
-        live.measured.usage.reading,
-        # Rounded, as measured values are never the same twice.
-        None if used is None else round(used, 1),
-        None if live.measured.used_mem is None else live.measured.used_mem >> 20,
-        live.measured.usage.watts,
-        reason,
-    )
+            known, found = self._shown.get(job), self._encoded.of(live, now, reasons)
+            if known is None or known.key != found.key:
+                self._shown[job] = found
+                yield found
 
 
 def _if_changed(before: msgspec.Raw, after: msgspec.Raw) -> msgspec.Raw | None:
     return after if bytes(after) != bytes(before) else None
 
 
-def _raw(message: ControllerInfo | JobStatus | PowerStatus) -> msgspec.Raw:
+def _raw(message: ControllerInfo | PowerStatus) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(message))

@@ -13,6 +13,8 @@ from tf_malleable.api.schema.messages import CoreChange, Outlook, Preview
 from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.requests import PreviewQuery
 from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.requests.callers import Caller
+from tf_malleable.controller.requests.fair_turns import FairTurns
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.linux.processes.users import user_name
@@ -35,7 +37,7 @@ class Foresight:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._turn = asyncio.Semaphore(1)
+        self._turns = FairTurns()
 
     def preview(self, live: LiveJob, query: PreviewQuery) -> Preview:
         """Return the jobs whose number of cores would change if a person changed a job.
@@ -96,15 +98,23 @@ class Foresight:
                 found.append(CoreChange(record.id, record.name, user, before, after))
         return Preview(found)
 
-    async def outlook(self, live: LiveJob) -> Outlook:
-        """Return why a job has no cores, and when it is expected to have some."""
-        async with self._turn:
+    async def outlook(self, live: LiveJob, caller: Caller) -> Outlook:
+        """Return why a job has no cores, and when it is expected to have some.
+
+        Args:
+            live: The job.
+            caller: Process that asks.
+        """
+        await self._turns.acquire(caller.account)
+        try:
             now = self._reactor.now()
             reason, can_start = Reasons(self._reactor, now).explain(live)
             if not can_start:
                 return Outlook(reason)
             start = self._start(live, now)
             await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            self._turns.release()
         return Outlook(reason, start.at, start.guessed)
 
     def _start(self, live: LiveJob, now: float) -> ExpectedStart:
