@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.tier.readers.reader_share import Pace, Share
+from tf_malleable.tier.readers.reader_share import MessagePace, Share
 
 
 def test_a_burst_is_free():
@@ -45,13 +45,13 @@ def test_who_waits_as_told_never_has_more_than_a_share(works):
 
 @given(per_second=st.floats(400, 700))
 def test_a_steady_reader_is_heard_with_as_many_messages_as_wanted(per_second):
-    pace, heard = Pace(16, 0.02, 0.05), 1.0
+    pace, heard = MessagePace(16, 0.02, 0.05), 1.0
     for _ in range(10):
         heard = per_second * pace.pause_after(round(heard))
     assert heard == pytest.approx(16, abs=2)
 
 
 def test_neither_silence_nor_a_flood_takes_a_pause_out_of_its_bounds():
-    pace = Pace(16, 0.02, 0.05)
+    pace = MessagePace(16, 0.02, 0.05)
     assert [pace.pause_after(0) for _ in range(5)][-1] == 0.05
     assert [pace.pause_after(64) for _ in range(5)][-1] == 0.02

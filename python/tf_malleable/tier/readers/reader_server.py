@@ -38,7 +38,7 @@ from tf_malleable.tier.readers.reader_events import (
     ReaderEvents,
     check_files,
 )
-from tf_malleable.tier.readers.reader_share import Pace, Share
+from tf_malleable.tier.readers.reader_share import MessagePace, Share
 from tf_malleable.tier.store.partial_copy import Reading
 
 _BACKLOG: Final = 512
@@ -101,7 +101,7 @@ class _Connection:
     # One until it is added to the event loop.
     holds: int = 1
     small: str = ""
-    pace: Pace = field(default_factory=lambda: Pace(_TOGETHER, *_PAUSE_SECONDS))
+    pace: MessagePace = field(default_factory=lambda: MessagePace(_TOGETHER, *_PAUSE_SECONDS))
     is_closed: bool = False
 
 

@@ -30,7 +30,7 @@ class Share:
         return max(0.0, -self._left / self._rate)
 
 
-class Pace:
+class MessagePace:
     """Pace of a reader's messages, so that about as many as wanted are heard at a time."""
 
     def __init__(self, wanted: int, least: float, longest: float) -> None:
