@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -287,8 +287,13 @@ def test_it_starts_and_ends_with_stderr_on_a_full_disk(tmp_path):
             stderr=full,
         )
     try:
-        wait_for(path.exists)
-        assert ask(path, "GET", "/v1")[0] == 200
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return ask(path, "GET", "/v1")[0] == 200
+            return False
+
+        wait_for(answers)
     finally:
         process.terminate()
     assert process.wait(DEADLINE) == 0
