@@ -35,7 +35,7 @@ _NAMESPACE: Final = "tf-malleable"
 _OPERATOR: Final = "tf-malleable-operator"
 _LOOK_SECONDS: Final = 0.02
 # Two imports of TensorFlow take minutes on a busy machine.
-_PATIENCE_SECONDS: Final = 600.0
+PATIENCE_SECONDS: Final = 600.0
 _PROGRAM: Final = str(REPOSITORY / "tests" / "support" / "elastic_training.py")
 # Starts as trainings do, most of whose first seconds is the import of TensorFlow.
 _WITH_TENSORFLOW: Final = (
@@ -124,13 +124,18 @@ class Place(ABC):
             return next(self.site.coordinators_say(name), None)
         return None
 
-    def wait(self, condition: Callable[[], _Found | None], name: str = "t") -> _Found:
+    def wait(
+        self,
+        condition: Callable[[], _Found | None],
+        name: str = "t",
+        seconds: float = PATIENCE_SECONDS,
+    ) -> _Found:
         """Wait for what must happen, looking often; return it.
 
         Raises:
-            BenchmarkError: It does not happen.
+            BenchmarkError: It does not happen in so many seconds.
         """
-        end = time.monotonic() + _PATIENCE_SECONDS
+        end = time.monotonic() + seconds
         while not (found := condition()):
             if time.monotonic() > end:
                 raise BenchmarkError(f"nothing happens any more: {self.site.why(name)()[:4000]}")

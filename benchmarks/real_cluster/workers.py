@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any, Final
 
-from benchmarks.real_cluster.place import Place
+from benchmarks.real_cluster.place import PATIENCE_SECONDS, Place
 from tests.support.operators import Object
 from tf_malleable.elastic.membership.worker_count import Patience
 
@@ -224,18 +224,25 @@ def growth(here: Place, length: float) -> dict[str, float]:
     site.node("a", _ONE)
     b = site.node("b", _ONE)
     steps, found = max(60, round(length / _STEP_SECONDS)), {}
+
+    def reached(name: str, step: int, workers: int = 0) -> float:
+        """Wait until a training is so far; return the time."""
+        # On a busy machine it takes longer than it should.
+        patience = PATIENCE_SECONDS + 3 * length
+        return here.wait(lambda: _reached(here, name, step, workers), name, patience)
+
     for name, least, most in (("static-1", 1, 1), ("static-2", 2, 2), ("grows", 1, 2)):
         site.nodes.cordon(b, on=least == 1)
         here.set_steps(name, steps)
         here.submit(name, workers={"min": least, "max": most})
-        begin = here.wait(lambda name=name, least=least: _reached(here, name, 1, least))  # type: ignore[misc]
+        begin = reached(name, 1, least)
         if name == "grows":
-            third = here.wait(lambda: _reached(here, "grows", steps // 3))
+            third = reached(name, steps // 3)
             site.nodes.cordon(b, on=False)
             found["room"] = third - begin
-            found["joined"] = here.wait(lambda: _reached(here, "grows", 0, 2)) - begin
+            found["joined"] = reached(name, 0, 2) - begin
         # A little before the end, after which no coordinator answers.
-        found[name] = here.wait(lambda name=name: _reached(here, name, steps - 20)) - begin  # type: ignore[misc]
+        found[name] = reached(name, steps - 20) - begin
         here.wait(lambda name=name: site.status(name).get("phase") == "Succeeded", name)  # type: ignore[misc]
         here.clear(name)
     return found

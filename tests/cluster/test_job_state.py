@@ -104,6 +104,19 @@ def test_a_training_begins(job):
     assert made.pod["metadata"]["annotations"][resource_names.NODE] == "a"
 
 
+def test_a_worker_whose_node_does_not_shrink_it_leaves_unless_it_is_the_last(job):
+    large = {"cpus": 1.0, "actual": 2.0, "resize": "Infeasible"}
+    both = (worker(0, **large), worker(1, "b", actual=1.0), coordinator())
+    plan = JobPlan((stay(0), stay(1, "b")))
+    said = progress("u0", "u1")
+    (left,) = of(todo(job, *both, plan=plan, said=said), DeletePod)
+    assert left.pod.name == "t-worker-0"
+    assert not of(todo(job, both[0], coordinator(), plan=plan, said=progress("u0")), DeletePod)
+    # Neither does one that was only refused more.
+    other = worker(0, cpus=2.0, actual=1.0, resize="Infeasible")
+    assert not of(todo(job, other, *both[1:], plan=plan, said=said), DeletePod)
+
+
 def test_a_number_is_not_that_of_a_pod_that_will_not_go(job):
     stuck = worker(0, is_leaving=True)
     (made,) = todo(job, stuck, coordinator(), plan=JobPlan((WorkerAt("a", 1),)))

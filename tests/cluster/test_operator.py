@@ -22,6 +22,11 @@ def reasons(site):
 
 
 def test_a_training_runs_to_its_end_and_leaves_nothing(site):
+    def told_of(job):
+        """Return the reasons of a job's events, not of those of its name before it."""
+        events = [(one["involvedObject"], one["reason"]) for one in site.client.list("events")]
+        return [reason for about, reason in events if about.get("uid") == job["metadata"]["uid"]]
+
     site.node("n", 4)
     site.start()
     site.submit()
@@ -55,14 +60,13 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
     assert status["rescales"][0]["reason"] == "start"
     assert site.condition("Complete")["status"] == "True"
     told = {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"}
-    site.wait(lambda: told <= reasons(site))
+    site.wait(lambda: told <= set(told_of(site.job())))
     # What has ended is kept for its logs until the job is deleted.
     workers = f"{resource_names.ROLE}={resource_names.WORKER}"
     ended = site.client.list("pods", labelSelector=workers)
     assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
     # It was Pending only before it ran.
-    phases = [event["reason"] for event in site.client.list("events")]
-    assert phases.count("Pending") <= 1
+    assert told_of(site.job()).count("Pending") <= 1
     selector = f"{resource_names.ROLE}={resource_names.COORDINATOR}"
     site.wait(lambda: not site.client.list("pods", labelSelector=selector))
     site.client.delete(JOBS, "t")
@@ -198,6 +202,20 @@ def test_a_worker_comes_elsewhere_where_one_cannot_grow(site, reason):
     site.cluster.add_node("m", 2)
     status = site.wait_for_workers(2)
     assert {each["node"]: each["actual"] for each in status["workers"]} == {"n": 1, "m": 1}
+    site.finish()
+
+
+@pytest.mark.fake("has a kubelet refuse resizes")
+def test_a_worker_leaves_where_it_cannot_shrink(site):
+    node = site.cluster.add_node("n", 4.5)
+    site.start()
+    site.submit(workers={"max": 2, "cpu": {"min": 1, "max": 2}})
+    site.wait(lambda: site.status().get("actual") == {"workers": 2, "cpus": 4})
+    node.refuses = "Infeasible"
+    site.other("other", "1")
+    site.wait(lambda: site.client.get("pods", "other")["status"]["phase"] == "Running")
+    # Its successor has what is left, in a pod of its own.
+    site.wait(lambda: site.status().get("actual") == {"workers": 2, "cpus": 3})
     site.finish()
 
 

@@ -93,3 +93,15 @@ def test_a_job_is_for_the_tests_nodes_and_ends_at_the_step_that_is_said(site):
     assert yaml.safe_load(site.client.get("configmaps", "t-steps")["data"]["steps"]) == step
     site.close()
     assert site.client.find("configmaps", "t-steps") is None
+
+
+def test_a_job_that_goes_by_itself_is_none_to_delete(site, monkeypatch):
+    site.submit()
+    listed = site.client.list
+    found = listed(JOBS)
+    site.client.delete(JOBS, "t")
+    answers = iter([found])
+    monkeypatch.setattr(
+        site.client, "list", lambda kind, **more: next(answers, None) or listed(kind, **more)
+    )
+    site.close()

@@ -10,7 +10,12 @@ from tests.cluster.test_node_capacity import node, pod
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.observe.job_cache import ApiRefusal
 from tf_malleable.cluster.observe.job_state import TRAINED
-from tf_malleable.cluster.reconcile.actions import DeletePod, SetFinalizers, WriteStatus
+from tf_malleable.cluster.reconcile.actions import (
+    DeletePod,
+    EnsureDependents,
+    SetFinalizers,
+    WriteStatus,
+)
 from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies import registry
@@ -98,3 +103,16 @@ def test_a_job_fails_for_what_will_not_change_by_itself(tmp_path, reason, is_all
     reconciler.memories["uid-t"].refused = refusal
     (write,) = of(decided([mine], reconciler=reconciler)["uid-t"], WriteStatus)
     assert write.change["phase"] == phase
+
+
+@pytest.mark.parametrize("wait", [-1.0, 1.0])
+def test_what_pods_need_is_tried_again_without_cpus(tmp_path, wait):
+    """Or else workers of others would leave for each try."""
+    mine = job(tmp_path)
+    mine["metadata"]["generation"] = 1
+    reconciler = Reconciler(registry.create(registry.DEFAULT), Timings())
+    refusal = ApiRefusal("DependentsRefused", "no", 1, NOW - 9.0, 2, NOW + wait)
+    reconciler.memories["uid-t"].refused = refusal
+    found = decided([mine], reconciler=reconciler)["uid-t"]
+    assert not found.workers
+    assert len(of(found, EnsureDependents)) == (wait < 0)

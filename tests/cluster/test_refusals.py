@@ -33,7 +33,8 @@ class Server:
     async def create(self, kind, namespace, made, *, dry_run=False):
         if self.error is not None:
             raise self.error
-        return {**made, "metadata": {**made["metadata"], "uid": "p", "resourceVersion": "1"}}
+        metadata = {**made["metadata"], "uid": "p", "resourceVersion": "1"}
+        return {**made, "metadata": metadata, "spec": {"clusterIP": "10.0.0.1"}}
 
 
 class Learner:
@@ -102,3 +103,16 @@ def test_the_reason_is_in_a_word(job, message, reason):
 def test_what_is_no_refusal_is_tried_again_soon(job):
     for code in (0, 409, 429, 500, 503):
         assert done(Server(code), job, worker(job), JobCache()) is None
+
+
+def test_what_pods_need_is_there_at_last(job):
+    server, memory = Server(), JobCache()
+    assert not done(server, job, EnsureDependents(), memory).is_allowed
+    server.error = None
+    assert done(server, job, EnsureDependents(), memory).is_allowed
+    # This says nothing of a pod.
+    memory.refused = None
+    server.error = Server().error
+    done(server, job, worker(job), memory)
+    server.error = None
+    assert not done(server, job, EnsureDependents(), memory).is_allowed

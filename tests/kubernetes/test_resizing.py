@@ -161,13 +161,12 @@ def test_resizes_that_are_refused(client, operation, why):
     assert refused.value.code == 422
 
 
-@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
-def test_a_node_may_give_no_pod_more_for_reasons_of_its_own(cluster, node, reason):
+def test_a_node_may_give_no_pod_more_for_reasons_of_its_own(cluster, node):
     start(cluster)
-    node.refuses = reason
+    node.refuses = "Deferred"
     resize(cluster, "1500m")
     wait_for(lambda: condition(cluster, "PodResizePending"))
-    assert condition(cluster, "PodResizePending")["reason"] == reason
+    assert condition(cluster, "PodResizePending")["reason"] == "Deferred"
     assert actual(cluster) == "500m"
     resize(cluster, "400m")
     wait_for(lambda: actual(cluster) == "400m")
@@ -177,3 +176,22 @@ def test_a_node_may_give_no_pod_more_for_reasons_of_its_own(cluster, node, reaso
     node.refuses = ""
     cluster.client.patch("pods", "one", {"metadata": {"labels": {"look": "again"}}})
     wait_for(lambda: actual(cluster) == "1500m")
+
+
+@pytest.mark.parametrize("amount", ["1500m", "400m"])
+def test_a_static_cpu_manager_resizes_no_guaranteed_pod(cluster, node, amount):
+    """As a kubelet of Kubernetes 1.36.2 does."""
+    node.refuses = "Infeasible"
+    start(cluster)
+    made = pod("other", cpus="500m")
+    del made["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    cluster.client.create(made)
+    wait_for(lambda: "running" in container(cluster, "other").get("state", {}))
+    resize(cluster, amount)
+    wait_for(lambda: condition(cluster, "PodResizePending"))
+    assert condition(cluster, "PodResizePending")["reason"] == "Infeasible"
+    assert actual(cluster) == "500m"
+    resize(cluster, "500m")
+    wait_for(lambda: condition(cluster, "PodResizePending") is None)
+    resize(cluster, amount, "other")
+    wait_for(lambda: actual(cluster, "other") == amount)

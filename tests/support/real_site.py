@@ -153,7 +153,8 @@ class RealSite(Site):
     def close(self) -> None:
         """Delete the test's jobs and pods, and leave the nodes as they were."""
         for job in self.client.list(JOBS):
-            self.client.delete(JOBS, job["metadata"]["name"])
+            with suppress(RefusedError):  # It has just gone.
+                self.client.delete(JOBS, job["metadata"]["name"])
         self.nodes.close()
         self.wait(lambda: not self.client.list(JOBS))
         for pod in self.client.list("pods"):

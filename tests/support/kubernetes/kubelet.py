@@ -41,8 +41,9 @@ class Kubelet:
 
     Attributes:
         resize_seconds: How long it takes to carry out a resize.
-        refuses: The reason for which it gives no pod more, "Infeasible" or "Deferred"; "" for none.
-            Nodes have reasons that no object shows, such as a static CPU manager.
+        refuses: "Deferred" if it gives no pod more; "Infeasible" if it changes no pod in which each
+            container's requests are its limits, as with a static CPU manager; "" for neither. No
+            object shows such reasons.
         died: When it was killed, or frozen, by the monotonic clock; None while it runs.
         is_frozen: Its processes are stopped, and not killed.
     """
@@ -350,8 +351,14 @@ class Kubelet:
         if changed and not run.in_progress:
             free = self._free(pod["metadata"]["uid"])
             run.pending = resizing.obstacle(pod, free, self._allocatable)
-            if self.refuses and resizing.grows(pod, run):
+            if self.refuses == "Deferred" and resizing.grows(pod, run):
                 run.pending = self.refuses, "this node gives no pod more than it has"
+            if self.refuses == "Infeasible" and pod["status"]["qosClass"] == "Guaranteed":
+                # The words of Kubernetes 1.36.2; it refuses less CPU, too.
+                message = (
+                    'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
+                )
+                run.pending = self.refuses, message
             if run.pending is not None:
                 return
             for container in changed:

@@ -130,6 +130,8 @@ class ActionExecutor:
     async def _do(self, job: JobSpec, action: Action, memory: JobCache) -> None:
         if isinstance(action, EnsureDependents):
             memory.address = await self._prepare(job, memory.address)
+            if memory.refused is not None and memory.refused.pod is None:
+                memory.refused = replace(memory.refused, is_allowed=True)
         elif isinstance(action, CreatePod):
             await self._create(job, action)
         elif isinstance(action, TryPod):

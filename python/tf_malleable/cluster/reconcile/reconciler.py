@@ -171,7 +171,7 @@ class Reconciler:
                 memory = self.memories[uid]
                 judgement = _given_up(judgement, memory, now, self._timings)
                 is_planned = job.deleted is None and not _is_over(judgement)
-                if is_planned and _held_back(judgement, memory, now) is None:
+                if is_planned and _held_back(judgement, memory) is None:
                     asked.append(
                         cluster_job(job, judgement, progress, memory, places, now, self._timings)
                     )
@@ -220,13 +220,14 @@ class Reconciler:
     ) -> list[Action]:
         """Return the actions for a job that is not deleted."""
         memory, now = self.memories[job.uid], scene.now
-        refusal = _held_back(judgement, memory, now)
+        refusal = _held_back(judgement, memory)
         if refusal is not None:
             what = "what its pods need is" if refusal.pod is None else "its pods are"
             plan = JobPlan((), (), "PodsRefused", f"{what} refused: {refusal.message}")
         actions = steps(job, pods, sites, judgement, plan, now, self._timings)
-        if refusal is not None and refusal.pod is not None and now >= refusal.until:
-            actions.append(TryPod(refusal.pod))
+        if refusal is not None and now >= refusal.until:
+            again = EnsureDependents() if refusal.pod is None else TryPod(refusal.pod)
+            actions.append(again)
         elif refusal is None:
             actions = _without_refused(actions, memory, now)
         if _is_unwritten(job, judgement):
@@ -413,15 +414,13 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _held_back(judgement: ObservedState, memory: JobCache, now: float) -> ApiRefusal | None:
+def _held_back(judgement: ObservedState, memory: JobCache) -> ApiRefusal | None:
     """Return the refusal for which a job without workers gets no CPUs; None if there is none.
 
-    Others have the CPUs until it is known that a pod like the refused one would be admitted.
+    Others have the CPUs until it is known that what was refused would be admitted.
     """
     refusal = memory.refused
-    if refusal is None or refusal.is_allowed or judgement.workers:
-        return None
-    return refusal if refusal.pod is not None or now < refusal.until else None
+    return None if refusal is None or refusal.is_allowed or judgement.workers else refusal
 
 
 def _given_up(

@@ -220,7 +220,8 @@ class _Maker:
             if each is not None and abs(each.cpus - pod.cpus) > _CLOSE:
                 own = max(0.01, each.cpus - self._job.overhead_cpus)
                 yield ResizePod(pod, container, own)
-        for pod in _leaving(judgement, wanted, is_to_end=not plan.workers):
+        large = {pod.name for pod in judgement.workers if _cannot_shrink(pod)}
+        for pod in _leaving(judgement, wanted.keys() - large, is_to_end=not plan.workers):
             message = f"{pod.name} leaves {pod.node}: {plan.why}"
             yield DeletePod(pod, "WorkerLeaves", message)
         if now < judgement.start_at or not _has_place(judgement):
@@ -254,8 +255,16 @@ def _has_place(judgement: ObservedState) -> bool:
     return any(pod.node for pod in judgement.coordinators)
 
 
+def _cannot_shrink(pod: PodStatus) -> bool:
+    """Return whether a pod keeps CPUs of which its node does not relieve it.
+
+    As with a static CPU manager; another pod in its place can have fewer.
+    """
+    return pod.resize == "Infeasible" and pod.actual is not None and pod.cpus < pod.actual - _CLOSE
+
+
 def _leaving(
-    judgement: ObservedState, wanted: Collection[str | None], *, is_to_end: bool
+    judgement: ObservedState, wanted: Collection[str], *, is_to_end: bool
 ) -> list[PodStatus]:
     """Return the workers that leave now: without the last holder of the state, unless all go."""
     going = [pod for pod in judgement.workers if pod.name not in wanted]
