@@ -85,7 +85,8 @@ def comes_and_goes(here: Situation) -> None:
         (naps, "lend+srpt", 10, 8),
         (naps, "lend+equal", 10, 8),
         (sets_cores, "equal", 16, 10),
-        (comes_and_goes, "equal", 16, 10),
+        # In between, there is no other user.
+        (comes_and_goes, "equal", 44, 30),
     ],
 )
 def test_a_job_is_resized_seldom_whatever_another_user_does(attack, policy, first, later):

@@ -9,7 +9,7 @@ a disk keeps ownership of its cores while others compute on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -32,8 +32,8 @@ _SETTLE_SECONDS = 1.0
 # resize a job at most twice in this time. A lender gets its cores back at any time. Longer naps
 # are worth lending; shorter ones cost more than they gain.
 DWELL_SECONDS = 3.0
-# Maximum number of resizes lately with which a job grows into lent cores. With naps of few seconds,
-# a job would otherwise be resized once in less than two seconds for ever.
+# Maximum number of resizes lately with which a job grows into cores that another user lends. By
+# short naps, that user would otherwise have it resized every two seconds for ever.
 _MOST_UNREST = 4.0
 # The same for a job that sleeps and lends all its CPUs: its naps are worth more.
 ASLEEP_DWELL_SECONDS = 2.0
@@ -52,7 +52,7 @@ class LendPolicy:
 
     A minimum dwell bounds how often napping jobs are resized. After a resize, a job does not
     begin to lend for three seconds (two if it sleeps), and does not grow into lent cores for
-    three; for longer if that has ended soon again and again.
+    three; for longer if another user lends them, and that has ended soon again and again.
 
     Work-conserving like the wrapped policy, counting as used the cores that a lender may still
     need and those that a job cannot take because it was just resized. Starves no job if the
@@ -72,7 +72,7 @@ class LendPolicy:
         kept = frozenset[int]().union(*(loan.kept for loan in loans))
         others = [_awake(job) for job in jobs if job.id not in lenders]
         if loans:
-            others, dwelt_at = _dwelling(others, now)
+            others, dwelt_at = _dwelling(others, {loan.job.user for loan in loans}, now)
             settled_at = _earliest(settled_at, dwelt_at)
         decision = self.wrapped.allocate(others, machine.without(kept) if kept else machine, now)
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
@@ -101,12 +101,16 @@ def _awake(job: Job) -> Job:
     return replace(job, grant=Grant(job.grant.own)) if job.grant.lent else job
 
 
-def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]:
+def _dwelling(
+    jobs: Sequence[Job], lenders: Collection[int | None], now: float
+) -> tuple[list[Job], float | None]:
     """Return the jobs, just resized ones unable to grow, and when the first may grow again."""
     found: list[Job] = []
     dwelt_at: float | None = None
     for job in jobs:
-        until = max(_resized(job) + DWELL_SECONDS, job.calm_at(_MOST_UNREST))
+        until = _resized(job) + DWELL_SECONDS
+        if any(user != job.user for user in lenders):
+            until = max(until, job.calm_at(_MOST_UNREST))
         own = max(job.shape.min, len(job.grant.own))
         if job.state == "running" and now < until and own < job.shape.max:
             dwelt_at = _earliest(dwelt_at, until)

@@ -70,7 +70,8 @@ def decide(
         return Allocation(by_hand, review)
     left = _left(machine, placed, free) if placed else machine
     beside = _taken([c.job for c in free if c.job.id in counts], counts)
-    jobs, calm_at = steadied(jobs, now)
+    several = len({candidate.job.user for candidate in free}) > 1
+    jobs, calm_at = steadied(jobs, now, several_users=several)
     allocation = shared_fairly(policy, quotas, beside).allocate(jobs, left, now)
     check(allocation, jobs, left)
     times = [at for at in (allocation.review_at, calm_at) if at is not None]
