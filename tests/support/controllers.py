@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Real controllers, clients and jobs for tests; `main` is what a job runs.
+"""Real controllers, clients and jobs for tests; as a program, this module is a job.
 
 A job sends what it reads from stdin, one JSON list of method, path and body a
 line, and prints what is answered. So a test can speak as a process of the job.
@@ -24,8 +24,6 @@ from tests.support import ROOT
 from tests.support.deadline import DEADLINE
 from tf_malleable.api.transport.connection import connect
 
-# A program without the environment's Python settings.
-_JOB = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from {__name__} import main; main()"
 TFM = str(Path(sys.executable).parent / "tfm")
 
 
@@ -156,7 +154,8 @@ class Speaker:
 
     def __init__(self, path: str | Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _JOB, str(path)],
+            [sys.executable, "-s", "-m", __name__, str(path)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -205,3 +204,7 @@ def main() -> None:
     for line in sys.stdin:
         method, target, body = json.loads(line)
         print(json.dumps(ask(sys.argv[1], method, target, body)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
