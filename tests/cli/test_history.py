@@ -307,5 +307,6 @@ def test_a_garbage_state_file_is_one_line(tmp_path):
     garbage = tmp_path / "thesis.txt"
     garbage.write_text("chapter one " * 100)
     assert failure("--state", str(garbage)) == (
-        f"cannot read the state file {garbage}: it is not a tf_malleable state file"
+        f"cannot read the state file {garbage}: it is not a tf_malleable state file; choose"
+        " another one with --state"
     )

@@ -24,6 +24,7 @@ import pytest
 from tests.support import ROOT
 from tests.support.brokers import MOSQUITTO, Mosquitto
 from tests.support.controllers import TFM, ask, wait_for
+from tests.support.fixtures import directory as directory
 from tests.support.tiers import make_source
 
 pytestmark = [
@@ -183,8 +184,9 @@ def unknown(done: set[str]) -> list[str]:
 
 
 @pytest.fixture
-def places(tmp_path):
-    return Places(tmp_path)
+def places(directory):
+    # pytest's folders are too long for a socket's path.
+    return Places(directory)
 
 
 def test_every_test_that_is_named_is_there():

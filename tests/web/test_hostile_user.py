@@ -31,7 +31,14 @@ from tf_malleable.web.server import PageOptions, serve
 pytestmark = [pytest.mark.slow, as_several_users]
 
 CONNECTIONS = 4 * MOST_UNFINISHED
-FALSE = ("", "Authorization: Bearer x\r\n", "Authorization: Bearer \xff\r\n", "Cookie: {}=x\r\n")
+FALSE = (
+    "",
+    "Authorization: Bearer x\r\n",
+    "Authorization: Bearer \xff\r\n",
+    "Sec-WebSocket-Protocol: tfm, bearer.x\r\n",
+)
+# They tell nothing of the jobs.
+PUBLIC = ("/", "/static/main.js")
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def page_of(users: Shared, group: int) -> Iterator[Page]:
 
     with running_as(VICTIMS[0], serve_page, group) as pid, os.fdopen(reading) as pipe:
         os.close(writing)
-        found = re.search(r":(\d+)/\?token=(\S+)", os.read(pipe.fileno(), 4096).decode())
+        found = re.search(r":(\d+)/#token=(\S+)", os.read(pipe.fileno(), 4096).decode())
         assert found is not None
         yield Page(users, pid, int(found[1]), found[2])
 
@@ -92,11 +99,11 @@ def request(method: str, path: str, more: str = "", body: str = "") -> bytes:
 
 @pytest.mark.hostile("read")
 def test_nothing_of_another_s_page_is_read(page):
-    for path in ("/", "/static/page.js", "/about", "/stream", "/v1/history", "/v1/policy"):
+    for path in (*PUBLIC, "/about", "/stream", "/v1/history", "/v1/policy"):
         for false in FALSE:
-            more = false.format(f"tfm-web-{page.port}")
-            said = page.users.hostile.exchange(page.port, request("GET", path, more))
-            assert said.startswith(b"HTTP/1.1 403 "), (path, false, said[:200])
+            said = page.users.hostile.exchange(page.port, request("GET", path, false))
+            status = b"200" if path in PUBLIC else b"403"
+            assert said.startswith(b"HTTP/1.1 %b " % status), (path, false, said[:200])
             assert page.token.encode() not in said
             assert SECRET.encode() not in said
     assert page.token not in Path(f"/proc/{page.pid}/cmdline").read_text()
@@ -108,8 +115,7 @@ def test_nothing_is_changed_by_another_s_page(page):
     for method, pattern in PASSED_ON:
         path = pattern.replace(r"{id:\d+}", page.users.jobs[0])
         for false in FALSE:
-            more = false.format(f"tfm-web-{page.port}")
-            said = page.users.hostile.exchange(page.port, request(method, path, more, "{}"))
+            said = page.users.hostile.exchange(page.port, request(method, path, false, "{}"))
             assert said.startswith(b"HTTP/1.1 403 "), (method, path, false, said[:200])
     assert page.users.theirs() == before
     assert page.get("/v1/policy") == policy

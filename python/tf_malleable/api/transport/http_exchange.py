@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _PIECE: Final = 1 << 16
 _LONGEST_HEAD: Final = 1 << 16
 _MOST_HEADERS: Final = 100
+# More is longer than any answer; of thousands of digits Python makes no number.
+_MOST_DIGITS: Final = 18
 _LONGEST_CHUNK_HEAD: Final = 1 << 10
 _CONTINUE: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
@@ -53,7 +55,9 @@ class Head:
         if self.status in _WITHOUT_BODY:
             return 0
         text = self.headers.get("content-length", "")
-        return int(text) if text.isascii() and text.isdigit() and not self.is_chunked else None
+        if self.is_chunked or not (text.isascii() and text.isdigit()):
+            return None
+        return int(text[:_MOST_DIGITS])
 
 
 class HttpSocket:
