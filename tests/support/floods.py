@@ -119,10 +119,10 @@ def _submit_for_ever(path: str) -> None:
 
 
 def _have_jobs(path: str, number: int) -> None:
-    """Make this many children jobs."""
+    """Make this many children jobs, which wait while another job has one of two cores."""
     for _ in range(number):
         if os.fork() == 0:
-            ask(path, "POST", "/v1/jobs", {"name": "flood"})
+            ask(path, "POST", "/v1/jobs", {"name": "flood", "min": 2})
             signal.pause()
             os._exit(0)
     while True:
