@@ -33,7 +33,7 @@ def test_the_corpus(name):
 @pytest.mark.parametrize("name", PARSERS)
 def test_malformed_input(name):
     @settings(
-        max_examples=EXAMPLES, deadline=None, database=None,
+        max_examples=EXAMPLES, deadline=None, database=None, derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )  # fmt: skip
     @given(st.one_of(malformed(seeds(name)), st.binary(max_size=256)))

@@ -157,13 +157,16 @@ def next_number(highest: int, incarnation: int) -> int:
 
 def _member(said: Mapping[str, Any]) -> Member:
     at_first = said["at_first"]
+    if at_first is not None:
+        start, stop = at_first
+        at_first = int(start), int(stop)
     return Member(
         str(said["id"]),
         Address(**said["address"]),
         float(said["cpus"]),
         int(said["start"]),
         int(said["stop"]),
-        None if at_first is None else (int(at_first[0]), int(at_first[1])),
+        at_first,
     )
 
 

@@ -11,7 +11,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic.links import messages
@@ -26,6 +25,8 @@ _PIECE: Final = 1 << 22
 # After this long without a byte, the other side is given up.
 _PATIENCE_SECONDS: Final = 5.0
 _MOST_BUFFERS: Final = 1 << 20
+# More than any machine has. Asked for much more, an allocator may fail in its own arithmetic.
+_MOST_BYTES: Final = 1 << 46
 
 
 def pieces(description: bytes, buffers: Sequence[memoryview]) -> Iterator[memoryview]:
@@ -38,7 +39,7 @@ def pieces(description: bytes, buffers: Sequence[memoryview]) -> Iterator[memory
 
 
 def from_pieces(
-    description: int, buffers: int, fill: Callable[[memoryview], None], most: float = inf
+    description: int, buffers: int, fill: Callable[[memoryview], None], most: int = _MOST_BYTES
 ) -> tuple[bytes, list[memoryview]]:
     """Return the description and the buffers of a state.
 
