@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, SupportsFloat, cast
 
+from tf_malleable.model.units import quoted
+
 # The modules that define CallbackList, in Keras 3 and tf_keras.
 _CALLBACK_MODULES: Final = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
 # A program cannot train with Keras before it has imported one of these.
@@ -148,7 +150,7 @@ def _checked(name: str, value: object) -> float:
         with suppress(TypeError, ValueError, OverflowError):
             number = float(cast(SupportsFloat, value))
     if not 0 <= number <= _MOST:
-        raise ValueError(f"{name} must be a number from 0 to 10**15, not {value!r}")
+        raise ValueError(f"{name} must be a number from 0 to 10**15, not {quoted(value)}")
     return number
 
 

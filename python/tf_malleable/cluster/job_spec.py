@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tf_malleable.cluster import pod_template, quantities, resource_names
 from tf_malleable.elastic.settings import MOST_SHARDS
+from tf_malleable.model.units import quoted
 
 Manifest = Mapping[str, Any]
 """An API object as JSON."""
@@ -230,7 +231,7 @@ def parse(item: Manifest) -> JobSpec:
 
 def _section(said: object, path: str) -> Manifest:
     if not isinstance(said, dict):
-        raise SpecError(f"spec.{path} must be an object, not {said!r}")
+        raise SpecError(f"spec.{path} must be an object, not {quoted(said)}")
     return said
 
 
@@ -247,7 +248,7 @@ def _whole(said: Manifest, path: str, default: int) -> int:
         return default
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not is_number or not -(2**63) <= found < 2**63 or found != int(found):
-        raise SpecError(f"spec.{path} must be a whole number, not {found!r}")
+        raise SpecError(f"spec.{path} must be a whole number, not {quoted(found)}")
     return int(found)
 
 
@@ -259,7 +260,7 @@ def _quantity(said: Manifest, path: str, default: float) -> float:
     try:
         return quantities.number(found if isinstance(found, str | int | float) else None)
     except ValueError:
-        raise SpecError(f"spec.{path} must be a quantity, not {found!r}") from None
+        raise SpecError(f"spec.{path} must be a quantity, not {quoted(found)}") from None
 
 
 def _workers(given: object, shards: int) -> WorkersSpec:
@@ -309,7 +310,7 @@ def _checkpoint(given: object) -> CheckpointSpec | None:
     said = _section(given, "checkpoint")
     path = said.get("path")
     if not isinstance(path, str):
-        raise SpecError(f"spec.checkpoint.path must be a text, not {path!r}")
+        raise SpecError(f"spec.checkpoint.path must be a text, not {quoted(path)}")
     return CheckpointSpec(path, float(_whole(said, "checkpoint.everySeconds", 300)))
 
 

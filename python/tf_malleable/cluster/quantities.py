@@ -8,6 +8,8 @@ from collections.abc import Hashable
 from functools import lru_cache
 from typing import Final
 
+from tf_malleable.model.units import quoted
+
 _QUANTITY: Final = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(n|u|m||k|[MGTPE]i?|Ki|[eE][+-]?\d+)$")
 _DECIMAL: Final = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
@@ -28,7 +30,7 @@ def number(quantity: Hashable) -> float:
     """
     match = _QUANTITY.fullmatch(str(quantity))
     if match is None or isinstance(quantity, bool):
-        raise ValueError(f"a quantity is a number such as 2, 500m or 1.5Gi, not {quantity!r}")
+        raise ValueError(f"a quantity is a number such as 2, 500m or 1.5Gi, not {quoted(quantity)}")
     digits, suffix = match.groups()
     if suffix in _BINARY:
         value = float(digits) * 1024.0 ** _BINARY[suffix]

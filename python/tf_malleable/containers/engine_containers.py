@@ -31,6 +31,7 @@ from tf_malleable.containers.engine import (
     NoSuchContainerError,
 )
 from tf_malleable.controller.ports import Container, ContainerObserver, Found
+from tf_malleable.model.units import quoted
 
 # Engines carry out several updates in parallel.
 _THREADS: Final = 8
@@ -90,7 +91,7 @@ class EngineContainers:
         try:
             attributes = await self._in_thread(partial(self._engine.inspect, container))
         except NoSuchContainerError:
-            raise Refusal(404, f"there is no container {container!r}") from None
+            raise Refusal(404, f"there is no container {quoted(container)}") from None
         except EngineRefusedError as error:
             raise Refusal(409, f"the container engine refuses: {error}") from None
         except EngineGoneError as error:

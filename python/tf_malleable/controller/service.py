@@ -51,6 +51,7 @@ from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
+from tf_malleable.model.units import quoted
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.records.job_record import Record
 
@@ -246,7 +247,7 @@ class Service:
     def _find(self, job: str) -> LiveJob:
         live = self._roster.live.get(job)
         if live is None:
-            raise Refusal(404, f"there is no live job {job!r}")
+            raise Refusal(404, f"there is no live job {quoted(job)}")
         return live
 
     def _find_own(self, peer: Peer, job: str) -> LiveJob:

@@ -29,6 +29,19 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def quoted(value: object) -> str:
+    """Return a value as Python writes it, without the middle of what is long or deep.
+
+    So an error that quotes what somebody else has written stays one sentence.
+    """
+    import reprlib  # Errors are rare.
+
+    limited = reprlib.Repr()
+    limited.maxstring = limited.maxother = limited.maxlong = 160
+    limited.maxlevel = 2
+    return limited.repr(value)
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """Return a number as text; a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
@@ -81,7 +94,7 @@ def parse_duration(text: str) -> float:
     found = _DURATION.fullmatch(text)
     seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
     if not 0 < seconds <= _LONGEST_SECONDS:
-        raise ValueError(f"must be a duration such as 12h or 90d, not {text!r}")
+        raise ValueError(f"must be a duration such as 12h or 90d, not {quoted(text)}")
     return float(seconds)
 
 
@@ -93,7 +106,9 @@ def parse_size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError(f"a size must be a number with K, M, G or T, such as 4G, not {text!r}")
+        raise ValueError(
+            f"a size must be a number with K, M, G or T, such as 4G, not {quoted(text)}"
+        )
     return int(found[1]) * _UNIT_BYTES[found[2].lower()]
 
 

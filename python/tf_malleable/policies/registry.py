@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from tf_malleable.model.units import quoted
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.queues.classic import AlwaysAttendPolicy, MaxPropPolicy, StrictPolicy
 from tf_malleable.policies.queues.efficient import EfficientPolicy
@@ -75,13 +76,13 @@ def _seconds(option: str, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise ValueError(f"{option} must be a number of seconds above 0, not {text!r}")
+        raise ValueError(f"{option} must be a number of seconds above 0, not {quoted(text)}")
     return seconds
 
 
 def _preempt(option: str, text: str) -> str:
     if text not in ("no", "longest", "smallest"):
-        raise ValueError(f"{option} must be no, longest or smallest, not {text!r}")
+        raise ValueError(f"{option} must be no, longest or smallest, not {quoted(text)}")
     return text
 
 
@@ -128,9 +129,9 @@ def _options(text: str) -> dict[str, str]:
     for part in text.split(","):
         option, _, value = part.partition("=")
         if not option or not value:
-            raise ValueError(f"options are written OPTION=VALUE,OPTION=VALUE, not {text!r}")
+            raise ValueError(f"options are written OPTION=VALUE,OPTION=VALUE, not {quoted(text)}")
         if option in options:
-            raise ValueError(f"option {option} is given twice in {text!r}")
+            raise ValueError(f"option {option} is given twice in {quoted(text)}")
         options[option] = value
     return options
 
@@ -143,7 +144,9 @@ def _create(name: str, options: Mapping[str, str]) -> Policy:
     for option, text in options.items():
         if option not in builtin.options:
             takes = ", ".join(builtin.options) or "none"
-            raise ValueError(f"policy {name} has no option {option!r}; its options are: {takes}")
+            raise ValueError(
+                f"policy {name} has no option {quoted(option)}; its options are: {takes}"
+            )
         parsed[option] = builtin.options[option](option, text)
     return builtin.build(**parsed)
 
@@ -153,7 +156,7 @@ def _create_foreign(name: str, options: Mapping[str, str]) -> Policy:
     if name not in points:
         names = ", ".join([*_BUILTIN, *sorted(points)])
         raise ValueError(
-            f"there is no policy {name!r}; choose from {names}, each also as {_LEND}NAME"
+            f"there is no policy {quoted(name)}; choose from {names}, each also as {_LEND}NAME"
         )
     try:
         policy: Policy = points[name].load()(**options)

@@ -9,6 +9,7 @@ from typing import Final
 
 from tf_malleable.api.schema.job_names import LONGEST_AREA, is_area
 from tf_malleable.model.power import EnergySource
+from tf_malleable.model.units import quoted
 from tf_malleable.power.curve_file import read_curve
 from tf_malleable.power.host_power import HostPower, Meters
 from tf_malleable.power.hwmon import HWMON, HwmonMeter
@@ -36,7 +37,7 @@ def host_power(area: str, meter: str, curve: Path, remote: Remote = NO_REMOTE) -
     if not is_area(area):
         raise ValueError(
             f"an area is names with slashes between them, at most {LONGEST_AREA} characters of"
-            f" A-Z, a-z, 0-9, _, . and -, not {area!r}"
+            f" A-Z, a-z, 0-9, _, . and -, not {quoted(area)}"
         )
     meters, problem = find_meters(meter)
     gpus = None if meter == "estimate" else _gpus()
@@ -55,7 +56,7 @@ def find_meters(kind: str) -> tuple[list[EnergyMeter], str | None]:
     """
     name, _, folder = kind.partition(":")
     if name not in KINDS or (folder and name not in ("rapl", "hwmon", "replay")):
-        raise ValueError(f"--meter must be one of {', '.join(KINDS)}, not {kind!r}")
+        raise ValueError(f"--meter must be one of {', '.join(KINDS)}, not {quoted(kind)}")
     if name == "replay" and not folder:
         raise ValueError("--meter replay needs a folder: replay:FOLDER")
     makers: dict[str, Callable[[], EnergyMeter]] = {

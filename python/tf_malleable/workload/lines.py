@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from tf_malleable.model.units import quoted
 from tf_malleable.workload.options import gpus_option, job_options
 
 _Job = TypeVar("_Job")
@@ -99,7 +100,7 @@ def _arrival(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(
-            f"a line must begin with the job's arrival time in seconds, not {text!r}"
+            f"a line must begin with the job's arrival time in seconds, not {quoted(text)}"
         ) from None
 
 

@@ -13,6 +13,7 @@ from tf_malleable.api.schema.job_names import (
     is_area,
 )
 from tf_malleable.model.shape import Shape
+from tf_malleable.model.units import quoted
 from tf_malleable.quick_dataclass import dataclass
 
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
@@ -98,31 +99,35 @@ class JobRequest:
     def _check_texts(self) -> None:
         if not _is_name(self.name):
             raise ValueError(
-                f"name must be a string of 1 to {LONGEST_NAME} characters, not {self.name!r}"
+                f"name must be a string of 1 to {LONGEST_NAME} characters, not {quoted(self.name)}"
             )
         if not all(isinstance(argument, str) for argument in self.command):
-            raise ValueError(f"command must be a list of strings, not {self.command!r}")
+            raise ValueError(f"command must be a list of strings, not {quoted(self.command)}")
         # Kept in the state file, and with the job in the history.
         if (length := sum(map(len, self.command))) > LONGEST_COMMAND:
             raise ValueError(
                 f"command must have at most {LONGEST_COMMAND} characters in all, not {length}"
             )
         if not all(isinstance(job, str) for job in self.after):
-            raise ValueError(f"after must be a list of strings, not {self.after!r}")
+            raise ValueError(f"after must be a list of strings, not {quoted(self.after)}")
         if self.array is not None and not _is_name(self.array):
             raise ValueError(
-                f"array must be a string of 1 to {LONGEST_NAME} characters, not {self.array!r}"
+                f"array must be a string of 1 to {LONGEST_NAME} characters,"
+                f" not {quoted(self.array)}"
             )
         if self.output is not None and not _is_path(self.output):
             raise ValueError(
-                f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
+                f"output must be a string of 1 to {LONGEST_PATH} characters,"
+                f" not {quoted(self.output)}"
             )
         if not isinstance(self.kill_leftovers, bool):
-            raise ValueError(f"kill_leftovers must be true or false, not {self.kill_leftovers!r}")
+            raise ValueError(
+                f"kill_leftovers must be true or false, not {quoted(self.kill_leftovers)}"
+            )
         if self.area is not None and not (isinstance(self.area, str) and is_area(self.area)):
             raise ValueError(
                 f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
-                f" of A-Z, a-z, 0-9, _, . and -, not {self.area!r}"
+                f" of A-Z, a-z, 0-9, _, . and -, not {quoted(self.area)}"
             )
 
     def _check_numbers(self) -> None:
@@ -133,7 +138,7 @@ class JobRequest:
         _check_integer("priority", self.priority, -MOST_PRIORITY, MOST_PRIORITY)
         if not _is_number(self.weight) or not 0 < self.weight <= MOST_WEIGHT:
             raise ValueError(
-                f"weight must be a number above 0, at most {MOST_WEIGHT}, not {self.weight!r}"
+                f"weight must be a number above 0, at most {MOST_WEIGHT}, not {quoted(self.weight)}"
             )
         if self.mem is not None:
             _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
@@ -143,7 +148,8 @@ class JobRequest:
         for name, seconds in (("time_limit", self.time_limit), ("expected", self.expected)):
             if seconds is not None and not (_is_number(seconds) and 0 < seconds <= MOST_SECONDS):
                 raise ValueError(
-                    f"{name} must be a number above 0, at most {MOST_SECONDS}, not {seconds!r}"
+                    f"{name} must be a number above 0, at most {MOST_SECONDS},"
+                    f" not {quoted(seconds)}"
                 )
 
     def shape(self, most: int) -> Shape:
@@ -182,14 +188,16 @@ class JobRequest:
         for name in ("command", "after"):
             listed = values.get(name, [])
             if not isinstance(listed, list | tuple):
-                raise ValueError(f"{name} must be a list of strings, not {listed!r}")
+                raise ValueError(f"{name} must be a list of strings, not {quoted(listed)}")
             values[name] = tuple(listed)
         return cls(**values)
 
 
 def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+        raise ValueError(
+            f"{name} must be an integer from {lowest} to {highest}, not {quoted(value)}"
+        )
 
 
 def _is_name(value: object) -> bool:

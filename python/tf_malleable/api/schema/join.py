@@ -11,6 +11,7 @@ import json
 import os
 
 from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.model.units import quoted
 from tf_malleable.quick_dataclass import dataclass
 
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
@@ -37,7 +38,7 @@ class Join:
 
     def __post_init__(self) -> None:
         if not isinstance(self.socket, str) or not self.socket:
-            raise ValueError(f"socket must be a path, not {self.socket!r}")
+            raise ValueError(f"socket must be a path, not {quoted(self.socket)}")
 
     def encode(self) -> str:
         """Return the value of the environment variable."""

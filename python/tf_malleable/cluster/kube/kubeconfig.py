@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
 from tf_malleable.model import OperationError
+from tf_malleable.model.units import quoted
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -142,4 +143,4 @@ def namespace(kubeconfig: Path | None, context: str | None = None) -> str:
     for each in contexts:
         if each["name"] == (context or current["name"]):
             return str(each["context"].get("namespace") or "default")
-    raise OperationError(f"the kubeconfig has no context {context!r}")
+    raise OperationError(f"the kubeconfig has no context {quoted(context)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tf_malleable.api.schema.job_request import MOST_GPUS
+from tf_malleable.model.units import quoted
 
 AUTO: Final = "auto"
 _PROC: Final = Path("/proc/driver/nvidia/gpus")
@@ -24,7 +25,7 @@ def parse_gpus(text: str | None) -> tuple[int, ...]:
     if text == AUTO:
         return tuple(range(count()))
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= MOST_GPUS):
-        raise ValueError(f"--gpus must be auto or a number up to {MOST_GPUS}, not {text!r}")
+        raise ValueError(f"--gpus must be auto or a number up to {MOST_GPUS}, not {quoted(text)}")
     return tuple(range(int(text)))
 
 

@@ -27,7 +27,7 @@ from typing import Final
 
 from tf_malleable.api.schema.job_request import LEAST_MEM, MOST_GPUS, MOST_MEM
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
-from tf_malleable.model.units import parse_size
+from tf_malleable.model.units import parse_size, quoted
 
 DEFAULT: Final = Path("/etc/tf_malleable/quotas.conf")
 """Quota file of root's controller, if it exists."""
@@ -94,7 +94,7 @@ def _user_id(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise ValueError(f"there is no user {name!r}") from None
+        raise ValueError(f"there is no user {quoted(name)}") from None
 
 
 def _quota(section: str, settings: Mapping[str, str]) -> Quota:
@@ -109,7 +109,7 @@ def _quota(section: str, settings: Mapping[str, str]) -> Quota:
             quota = replace(quota, max_mem=_size(what, text))
         else:
             known = ", ".join((_WEIGHT, *_LIMITS, _MEM))
-            raise ValueError(f"[{section}] has no setting {key!r}; there are {known}")
+            raise ValueError(f"[{section}] has no setting {quoted(key)}; there are {known}")
     return quota
 
 
@@ -119,14 +119,18 @@ def _weight(what: str, text: str) -> float:
     except ValueError:
         weight = math.nan
     if not 0 < weight <= _HEAVIEST:
-        raise ValueError(f"{what} must be a number above 0, at most {_HEAVIEST:g}, not {text!r}")
+        raise ValueError(
+            f"{what} must be a number above 0, at most {_HEAVIEST:g}, not {quoted(text)}"
+        )
     return weight
 
 
 def _limit(what: str, text: str, lowest: int, highest: int) -> int:
     limit = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1
     if not lowest <= limit <= highest:
-        raise ValueError(f"{what} must be an integer from {lowest} to {highest}, not {text!r}")
+        raise ValueError(
+            f"{what} must be an integer from {lowest} to {highest}, not {quoted(text)}"
+        )
     return limit
 
 
@@ -136,5 +140,7 @@ def _size(what: str, text: str) -> int:
     except ValueError:
         size = 0
     if not LEAST_MEM <= size <= MOST_MEM:
-        raise ValueError(f"{what} must be a size from 1 MiB to 1024 TiB, such as 64G, not {text!r}")
+        raise ValueError(
+            f"{what} must be a size from 1 MiB to 1024 TiB, such as 64G, not {quoted(text)}"
+        )
     return size

@@ -23,6 +23,7 @@ from tf_malleable.elastic.membership.phases import (
 from tf_malleable.elastic.membership.recovery import Recovery
 from tf_malleable.elastic.membership.rescale_ledger import Rescale
 from tf_malleable.elastic.membership.rescaling import Rescaling
+from tf_malleable.model.units import quoted
 
 # How long the processes of a known generation may take to connect to a new coordinator.
 _GATHER_SECONDS: Final = 1.0
@@ -194,7 +195,7 @@ class Coordination:
         if one is None:
             return
         if kind not in self._reports:
-            raise ValueError(f"no process says {kind!r}")
+            raise ValueError(f"no process says {quoted(kind)}")
         self._reports[kind](one, said, now)
 
     def _beat(self, one: Participant, said: Said, now: float) -> None:

@@ -26,6 +26,7 @@ from tf_malleable.elastic.membership.phases import Over
 from tf_malleable.elastic.membership.status import WantedNumbers, status, steps_done
 from tf_malleable.elastic.membership.throughput import StepRate
 from tf_malleable.linux import standard_error
+from tf_malleable.model.units import quoted
 
 # A process that is silent for this long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
@@ -225,7 +226,7 @@ class Coordinator:
             else:
                 self._ask(serial, message)
         except (KeyError, TypeError, ValueError) as error:
-            say(f"a process said something that cannot be understood: {error!r}")
+            say(f"a process said something that cannot be understood: {quoted(error)}")
             self._hang_up(serial)
 
     def _close(self, serial: int, now: float) -> None:
@@ -251,4 +252,4 @@ class Coordinator:
             for each in self._wanted.supervisors:
                 self._tell(each, {"kind": "wanted", **self._wanted.as_json()})
         else:
-            raise ValueError(f"unknown request {kind!r}")
+            raise ValueError(f"unknown request {quoted(kind)}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tf_malleable.model.units import quoted
 from tf_malleable.policies.queues.speedup import Curve
 
 FORMS: Final = (
@@ -114,5 +115,5 @@ def parse_curve(text: str) -> Speedup:
         said = str(error)
         if said.startswith(("a serial part", "contention and")):
             raise
-        raise ValueError(f"a curve must be {FORMS}, not {text!r}") from None
+        raise ValueError(f"a curve must be {FORMS}, not {quoted(text)}") from None
     return measured(speeds)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from tf_malleable.model.units import quoted
 from tf_malleable.workload.lines import each_line
 
 _TIME_LENGTH = len("2020-06-09 18:41:01")
@@ -25,7 +26,7 @@ def number(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in text:
-        raise ValueError(f"{name} must be a number, not {text!r}")
+        raise ValueError(f"{name} must be a number, not {quoted(text)}")
     return value
 
 
@@ -37,7 +38,7 @@ def count(name: str, text: str, least: int) -> int:
     """
     value = number(name, text)
     if value < least or not value.is_integer():
-        raise ValueError(f"{name} must be an integer of at least {least}, not {text!r}")
+        raise ValueError(f"{name} must be an integer of at least {least}, not {quoted(text)}")
     return int(value)
 
 
@@ -52,7 +53,7 @@ def time(name: str, text: object) -> float:
             return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         pass
-    raise ValueError(f"{name} must be a time such as 2020-06-09 18:41:01, not {text!r}")
+    raise ValueError(f"{name} must be a time such as 2020-06-09 18:41:01, not {quoted(text)}")
 
 
 def read_table(
@@ -115,7 +116,7 @@ def _checked(header: list[str], columns: Sequence[str], optional: Sequence[str])
         allowed += f", and may be {', '.join(optional)}"
     for column in header:
         if column not in columns and column not in optional:
-            raise ValueError(f"column {column!r} is unknown; {allowed}")
+            raise ValueError(f"column {quoted(column)} is unknown; {allowed}")
         if header.count(column) > 1:
             raise ValueError(f"column {column} is there twice; {allowed}")
     for column in columns:

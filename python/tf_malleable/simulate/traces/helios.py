@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import count, number, read_table, time
 from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
@@ -50,7 +51,7 @@ def _add(found: Gathering, row: Mapping[str, str]) -> None:
         found.leave_out("suspended when the trace ends")
         return
     if state not in _STATES:
-        raise ValueError(f"state must be {', '.join(_STATES)} or SUSPENDED, not {state!r}")
+        raise ValueError(f"state must be {', '.join(_STATES)} or SUSPENDED, not {quoted(state)}")
     seconds = number("duration", row["duration"])
     if seconds < 0:
         raise ValueError(f"duration must be at least 0 seconds, not {row['duration']}")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import time
 from tf_malleable.simulate.traces.json_list import each_element
@@ -47,7 +48,7 @@ def read_philly(path: Path, assumed: Assumed) -> Workload:
 def _add(found: Gathering, job: Mapping[str, Any]) -> None:
     status = _text(job, "status")
     if status not in _STATUSES:
-        raise ValueError(f"status must be {', '.join(_STATUSES)}, not {status!r}")
+        raise ValueError(f"status must be {', '.join(_STATUSES)}, not {quoted(status)}")
     attempts = _objects(job, "attempts")
     user, submitted = _value(job, "user"), _value(job, "submitted_time")
     reason = _obstacle(attempts, submitted)

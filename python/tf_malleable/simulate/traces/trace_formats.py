@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces import helios, pai, swf
 from tf_malleable.simulate.traces.helios import read_helios
@@ -52,7 +53,7 @@ def read_trace(
         "pai": read_pai,
     }
     if chosen not in readers:
-        raise ValueError(f"a trace's format must be {_ALLOWED}, not {chosen!r}")
+        raise ValueError(f"a trace's format must be {_ALLOWED}, not {quoted(chosen)}")
     if trust_estimates and chosen != "swf":
         raise ValueError(f"{path} has no users' estimates to trust: only swf traces have them")
     return readers[chosen](path, assumed)

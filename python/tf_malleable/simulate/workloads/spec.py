@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tf_malleable.api.schema.job_request import MOST_CORES
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.curves import parse_curve
 
 Sizes = Literal["constant", "exponential", "lognormal", "pareto"]
@@ -104,7 +105,7 @@ def parse_spec(text: str) -> Spec:
         if key not in KEYS or not equals:
             raise ValueError(
                 f"a workload must be described by KEY=VALUE,KEY=VALUE,… with {', '.join(KEYS)},"
-                f" not by {part!r}"
+                f" not by {quoted(part)}"
             )
         name = key.replace("-", "_")
         if name in values:
@@ -122,13 +123,13 @@ def _parse(key: str, text: str) -> object:
         return tuple(_curve(curve.strip()) for curve in text.split("|"))
     if key == "sizes":
         if text not in SIZES:
-            raise ValueError(f"sizes must be {', '.join(SIZES)}, not {text!r}")
+            raise ValueError(f"sizes must be {', '.join(SIZES)}, not {quoted(text)}")
         return text
     allowed = _RANGES[key]
     try:
         return allowed.parse(text)
     except ValueError:
-        raise ValueError(f"{key} must be {allowed}, not {text!r}") from None
+        raise ValueError(f"{key} must be {allowed}, not {quoted(text)}") from None
 
 
 def _curve(text: str) -> str:
