@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import tempfile
 import time
 import tracemalloc
@@ -63,7 +64,7 @@ from tf_malleable.tier.node_messages import (
     area_and_path,
     decode_key,
 )
-from tf_malleable.tier.object_names import FOLDER, ObjectTarget, paths_of
+from tf_malleable.tier.object_names import ObjectTarget, paths_of
 from tf_malleable.tier.protocol import Identity, MapHead, ProtocolError, ReaderMessage
 from tf_malleable.tier.request_signature import Signer
 
@@ -173,8 +174,9 @@ def _target(data: bytes) -> None:
 
 
 def _url(data: bytes) -> None:
-    for each in paths_of(data.decode("utf-8", "surrogateescape")):
-        assert not each.startswith(f"{FOLDER}/") or ".." not in each.split("/")
+    text = data.decode("utf-8", "surrogateescape")
+    for each in paths_of(text):
+        assert each == text or ".." not in each.split("/")
 
 
 # Elastic trainings.
@@ -395,7 +397,7 @@ def _plan(data: bytes) -> None:
 
 
 # A vector or a state may be as large as the memory. The kernel gives pages as its bytes arrive.
-_RESERVED: Final = 1 << 62
+_RESERVED: Final = sys.maxsize
 _STREAM: Final = (OSError, EOFError)
 _JSON: Final = (KeyError, TypeError, ValueError)
 _SEEN: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)

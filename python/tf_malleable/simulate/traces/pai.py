@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import count, number, read_table
 from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
@@ -50,7 +51,7 @@ def read_pai(path: Path, assumed: Assumed) -> Workload:
 def _add(found: Gathering, row: Mapping[str, str]) -> None:
     status = row["status"]
     if status not in STATUSES:
-        raise ValueError(f"status must be {', '.join(STATUSES)}, not {status!r}")
+        raise ValueError(f"status must be {', '.join(STATUSES)}, not {quoted(status)}")
     if status in _UNFINISHED:
         found.leave_out(_UNFINISHED[status])
         return
@@ -70,10 +71,13 @@ def _add(found: Gathering, row: Mapping[str, str]) -> None:
     percent = number("plan_cpu", row["plan_cpu"])
     if percent <= 0:
         raise ValueError(f"plan_cpu must be above 0 percent, not {row['plan_cpu']}")
+    cores = count("inst_num", row["inst_num"], least=1) * percent / 100
+    if not math.isfinite(cores):
+        raise ValueError("inst_num times plan_cpu must be a number of cores")
     found.add(
         start,
         end - start,
-        math.ceil(count("inst_num", row["inst_num"], least=1) * percent / 100),
+        math.ceil(cores),
         name=f"{row['job_name']} {row['task_name']}",
         user=UNKNOWN_USER,
         failed=status == "Failed",
