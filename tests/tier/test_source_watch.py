@@ -8,7 +8,13 @@ import os
 from pathlib import Path
 
 from tests.support.deadline import DEADLINE
+from tf_malleable.tier.metrics import Counters
+from tf_malleable.tier.node_messages import key_of
+from tf_malleable.tier.protocol import Identity
+from tf_malleable.tier.revalidation import Revalidation, watch_copies
+from tf_malleable.tier.service import TierService
 from tf_malleable.tier.source_watch import SourceWatch
+from tf_malleable.tier.store.copy_store import CopyStore, Kept
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
@@ -39,6 +45,35 @@ def test_a_folder_that_is_closed_is_told_as_such(tmp_path):
     assert str(file.parent) in closed
     _, closed = asyncio.run(told(file, lambda: file.chmod(0o600), str(file)))
     assert str(file) not in closed
+
+
+def test_a_folder_that_is_closed_between_check_and_publication(tmp_path):
+    """Its event comes when there is no copy yet that could be dropped."""
+    folder = tmp_path / "source" / "set"
+    folder.mkdir(parents=True)
+    file = folder / "file"
+    file.write_bytes(b"x")
+
+    async def is_dropped(key: str) -> None:
+        store = CopyStore(tmp_path / "store", (folder.parent,), 1 << 20)
+        service = TierService(store, (folder.parent,), Counters())
+        watch = watch_copies(service, Revalidation(service, 0.0))
+        try:
+            service.begun(key)
+            folder.chmod(0o700)
+            while not watch.was_closed(str(file)):
+                await asyncio.sleep(0.01)
+            # After the collected changes have been told, too.
+            await asyncio.sleep(0.2)
+            store.add(Kept(key, Identity.of(file.stat()), 0.0))
+            async with asyncio.timeout(DEADLINE):
+                while store.get(key) is not None:
+                    await asyncio.sleep(0.01)
+        finally:
+            watch.close()
+
+    asyncio.run(is_dropped(key_of("public", str(file))))
+    asyncio.run(is_dropped(key_of(f"private/{os.geteuid() + 1}", str(file))))
 
 
 def test_after_a_loss_of_events_every_folder_may_be_closed(tmp_path):

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.controllers import ask, wait_for
 from tests.support.fuse_source import FuseSource, mounted
-from tests.support.tiers import TierNode, make_source, one_node, read_until
+from tests.support.tiers import TierNode, make_source, one_node, read_until, settle
 from tests.support.users import said_as
 from tf_malleable.api.transport.tier_address import SHIM
 from tf_malleable.linux.file_status import cached_status
@@ -68,14 +69,15 @@ def counts_of(node: TierNode, uid: int) -> Path:
 
 
 def is_hit(node: TierNode, uid: int, path: Path, data: bytes) -> bool:
-    """Return whether a user reads a file's data, and from a copy, as his reader itself counts."""
+    """Return whether a user reads a file from a copy, as his reader itself counts."""
 
     def hits() -> int:
         # The first number of Counts in protocol.h.
         return int.from_bytes(counts_of(node, uid).read_bytes()[:8], "little")
 
     before = hits() if counts_of(node, uid).exists() else 0
-    return read(node, uid, path) == data and hits() == before + 1
+    assert read(node, uid, path) == data
+    return hits() == before + 1
 
 
 def have_copied(node: TierNode, uid: int, path: Path, data: bytes, area: str = "public") -> Path:
@@ -89,22 +91,29 @@ def have_copied(node: TierNode, uid: int, path: Path, data: bytes, area: str = "
     return copy
 
 
-def read(node: TierNode, uid: int, path: Path) -> bytes | None:
-    """Return what another user reads through the tier; None if he may not."""
+def reader_of(node: TierNode, uid: int, *command: str, text: bool = True) -> subprocess.Popen[Any]:
+    """Start a program of another user that reads through the tier."""
     counts = counts_of(node, uid)
     if not counts.exists():
         counts.write_bytes(bytes(_COUNTS_BYTES))
         os.chown(counts, uid, uid)
-    done = subprocess.run(
-        ["cat", str(path)],
+    return subprocess.Popen(
+        command,
         env={
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": str(node.folder.parent / "shim.so"),
             "TF_MALLEABLE_TIER": f"socket={node.socket}\ncounts={counts}",
         },
-        user=uid, group=uid, extra_groups=[], capture_output=True, check=False,
+        user=uid, group=uid, extra_groups=[], text=text,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    return done.stdout if done.returncode == 0 else None
+
+
+def read(node: TierNode, uid: int, path: Path) -> bytes | None:
+    """Return what another user reads through the tier; None if he may not."""
+    with reader_of(node, uid, "cat", str(path), text=False) as reader:
+        data, _ = reader.communicate()
+    return data if reader.returncode == 0 else None
 
 
 def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
@@ -171,6 +180,28 @@ def test_the_folders_of_a_user_are_his_alone(node, source):
         own = folder / str(ONE)
         assert own.stat().st_uid == 0
         assert os.getxattr(own, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
+
+
+def test_a_folder_that_is_closed_ends_the_copies_that_grow_in_it(node, source):
+    path = source / "own" / "big"
+    path.write_bytes(BIG)
+    os.chown(path, ONE, ONE)
+    settle(path)
+    # Not Python, whose folder other users may not enter everywhere.
+    code = (
+        "$| = 1; sysopen(my $file, $ARGV[0], 0); my $size = sysread($file, my $data, 1 << 20);"
+        'print "begun\\n"; <STDIN>;'
+        "while (my $more = sysread($file, $data, 1 << 20)) { $size += $more } print $size;"
+    )
+    with reader_of(node, ONE, "perl", "-e", code, str(path)) as reader:
+        reader.stdout.readline()
+        growing = node.store / "growing" / "private" / str(ONE)
+        wait_for(lambda: list(growing.glob("*.part")))
+        (source / "own").chmod(0o700)
+        wait_for(lambda: not list(growing.glob("*.part")))
+        said, _ = reader.communicate("\n")
+    assert int(said) == len(BIG)
+    assert not node.copy(path, f"private/{ONE}").exists()
 
 
 def test_a_death_while_the_folders_of_a_user_were_made(node, source):

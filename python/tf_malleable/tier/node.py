@@ -15,7 +15,7 @@ from tf_malleable.linux.file_systems import is_on_file_server
 from tf_malleable.tier.admin.admin import TierAdmin
 from tf_malleable.tier.admin.warmup import Warmup
 from tf_malleable.tier.metrics import Counters
-from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, area_and_path, key_of
+from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, key_of
 from tf_malleable.tier.peers.directory import Directory
 from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient, PeerGoneError
@@ -28,7 +28,7 @@ from tf_malleable.tier.readers.reader_events import ReaderEvents
 from tf_malleable.tier.readers.reader_server import ReaderServer
 from tf_malleable.tier.readers.state_file import LifeSign
 from tf_malleable.tier.request_signature import Signer
-from tf_malleable.tier.revalidation import Revalidation
+from tf_malleable.tier.revalidation import Revalidation, watch_copies
 from tf_malleable.tier.scrub import Scrub
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress, TierSettings
@@ -107,7 +107,7 @@ class TierNode:
         )
         self._events.admit(os.geteuid())
         if settings.shared:
-            self._watch_source()
+            self._watch = watch_copies(self.service, self._rechecking)
         self._in_background(self._verify())
         self._in_background(self._rechecking.run())
         self._in_background(self._scrubbing.run())
@@ -136,18 +136,6 @@ class TierNode:
                 state.publish(flags, self.service.largest)
             # Twice a second, so that the first signal comes soon after the first comparison.
             await asyncio.sleep(_BEAT_SECONDS)
-
-    def _watch_source(self) -> None:
-        """Drop copies soon after their files are changed, or closed to their users."""
-        store = self._store
-        watch = self._watch = SourceWatch(self._rechecking.soon)
-
-        def added(key: str) -> None:
-            watch.watch(area_and_path(key)[1])
-
-        store.added = added
-        for key in list(store.keys()):
-            added(key)
 
     async def stop(self) -> None:
         """Stop all tasks, and close all connections to other nodes."""

@@ -8,12 +8,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from tf_malleable.tier.node_messages import area_and_path
 from tf_malleable.tier.object_names import is_object
 from tf_malleable.tier.service import TierService
+from tf_malleable.tier.source_watch import SourceWatch
 from tf_malleable.tier.store.copy_store import CopyStore, Kept, below
 from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys, private_area
 
@@ -61,13 +63,32 @@ class Revalidation:
         """
         self._service.in_background(self._compare_below(paths, closed))
 
+    def soon_again(self, key: str, was_closed: bool) -> None:
+        """Compare a copy in the background that was permitted before its folders were watched.
+
+        Args:
+            key: Key of the file.
+            was_closed: Whether one of its folders may have been closed since: then a private copy
+                is dropped, as in soon().
+        """
+        kept = self._service.store.get(key)
+        if kept is None:
+            return
+        if was_closed and _is_anothers(key):
+            self._service.forget(key)
+        else:
+            self._service.in_background(self._compare([kept]))
+
     async def _compare_below(self, paths: frozenset[str], closed: frozenset[str]) -> None:
         service = self._service
         kept = await service.in_thread(lambda: below(service.store.kept(), paths))
         lost = await service.in_thread(lambda: below(kept, closed))
         for each in lost:
-            if area_and_path(each.key)[0] not in (PUBLIC, private_area(os.geteuid())):
+            if _is_anothers(each.key):
                 service.forget(each.key)
+        for copy in below(service.growing.values(), closed):
+            if _is_anothers(copy.key):
+                service.give_up(copy, "a folder on its path may have been closed to its user")
         await self._compare(kept)
 
     async def _compare(self, kept: list[Kept]) -> None:
@@ -90,6 +111,36 @@ class Revalidation:
             await self.once()
             took = time.monotonic() - began
             await asyncio.sleep(max(_LEAST_PAUSE_SECONDS, period - 2 * took))
+
+
+def watch_copies(service: TierService, revalidation: Revalidation) -> SourceWatch:
+    """Drop copies soon after their files are changed, or closed to their users.
+
+    Needs a running event loop.
+
+    Raises:
+        OSError: The system provides no inotify.
+    """
+    store, loop = service.store, asyncio.get_running_loop()
+    watch = SourceWatch(revalidation.soon)
+
+    def added(key: str) -> None:
+        path = area_and_path(key)[1]
+        is_new, was_closed = watch.watch(path), watch.was_closed(path)
+        if is_new or was_closed:
+            with suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(revalidation.soon_again, key, was_closed)
+
+    service.begun = lambda key: watch.watch(area_and_path(key)[1])
+    store.added = added
+    for key in list(store.keys()):  # All of which are compared first of all.
+        watch.watch(area_and_path(key)[1])
+    return watch
+
+
+def _is_anothers(key: str) -> bool:
+    """Return whether a copy is private to a user who is not this process's."""
+    return area_and_path(key)[0] not in (PUBLIC, private_area(os.geteuid()))
 
 
 def compare(

@@ -51,6 +51,7 @@ class TierService:
         claimed: Keys of the files that this node reads from the source for all nodes.
         directory: Directory of the copies on other nodes; None without other nodes.
         following: Fetcher of copies from other nodes; None without other nodes.
+        begun: Callback for each partial copy that begins, in any thread: receives its key.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class TierService:
         self.claimed: set[str] = set()
         self.directory: Directory | None = None
         self.following: PeerFetch | None = None
+        self.begun: Callable[[str], object] = lambda key: None
         self._disk_off_until = self._full_until = 0.0
         self._passing = 0
         self._disk_problem = ""
@@ -147,10 +149,13 @@ class TierService:
             self.counters.unpublished += 1
             self._release(key)
             return None
+
+        def begin() -> PartialCopy:
+            self.begun(key)
+            return PartialCopy.create(self.store, key, identity, source)
+
         try:
-            copy = await self.in_thread(
-                lambda: PartialCopy.create(self.store, key, identity, source)
-            )
+            copy = await self.in_thread(begin)
         except OSError as error:  # Another reader may have begun it at the same moment.
             if has_room:
                 self.store.unreserve(identity.size)

@@ -13,9 +13,11 @@ import asyncio
 import ctypes
 import errno
 import logging
+import math
 import os
 import struct
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
@@ -33,6 +35,10 @@ _MASK: Final = _IN_ATTRIB | _IN_MOVED_FROM | _IN_DELETE | _IN_CLOSE_WRITE | _IN_
 _READ_BYTES: Final = 1 << 16
 # Changes are collected for this long: a program may change many files at once.
 _TOGETHER_SECONDS: Final = 0.05
+# For this long after a folder was closed, copies may be added that were permitted before.
+_RECENT_SECONDS: Final = 30.0
+# Of more folders it is not noted which of them were closed.
+_MOST_RECENT: Final = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -59,17 +65,20 @@ class SourceWatch:
         self._watched: set[str] = set()
         self._paths: set[str] = set()
         self._closed: set[str] = set()
+        # By folder: when it may have been closed, in seconds of the monotonic clock.
+        self._closed_at: dict[str, float] = {}
         self._is_full = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._descriptor, self._read)
 
-    def watch(self, path: str) -> None:
-        """Watch all folders on the path of a file."""
-        parents: Iterable[PurePath] = PurePath(path).parents
-        for folder in map(str, parents):
+    def watch(self, path: str) -> bool:
+        """Watch all folders on the path of a file; return whether any was not watched before."""
+        is_new = False
+        for folder in map(str, PurePath(path).parents):
             # Its parents are watched, too.
             if folder in self._watched:
-                return
+                break
+            is_new = True
             number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), _MASK)
             if number >= 0:
                 self._folders[number] = folder
@@ -80,6 +89,15 @@ class SourceWatch:
                     "a folder that is closed to others is noticed late: no more folders can be"
                     " watched (fs.inotify.max_user_watches)"
                 )
+        return is_new
+
+    def was_closed(self, path: str) -> bool:
+        """Return whether a folder on the path of a file may have been closed a moment ago.
+
+        A copy that is added then was not there to be dropped when that was told.
+        """
+        after, closed_at = time.monotonic() - _RECENT_SECONDS, self._closed_at
+        return any(closed_at.get(str(each), -math.inf) > after for each in PurePath(path).parents)
 
     def close(self) -> None:
         """Stop watching."""
@@ -110,6 +128,12 @@ class SourceWatch:
                     self._closed.add(path)
             if mask & _IN_IGNORED and folder is not None:  # The folder is gone.
                 self._watched.discard(self._folders.pop(number))
+        self._note_closed(time.monotonic())
+
+    def _note_closed(self, now: float) -> None:
+        lately = {each: at for each, at in self._closed_at.items() if at > now - _RECENT_SECONDS}
+        lately.update(dict.fromkeys(self._closed, now))
+        self._closed_at = lately if len(lately) <= _MOST_RECENT else {"/": now}
 
     def _tell(self) -> None:
         paths, closed = frozenset(self._paths), frozenset(self._closed)

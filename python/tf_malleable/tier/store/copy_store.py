@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from tf_malleable.linux.processes.procfs import boot_id
 from tf_malleable.tier.node_messages import area_and_path, key_of
@@ -50,6 +50,16 @@ class Kept:
     def size(self) -> int:
         """Size of the copy in bytes."""
         return self.identity.size
+
+
+class _Keyed(Protocol):
+    """What is of one file: a complete or a partial copy."""
+
+    @property
+    def key(self) -> str: ...
+
+
+_Copy = TypeVar("_Copy", bound=_Keyed)
 
 
 class CopyStore:
@@ -374,10 +384,10 @@ class CopyStore:
                     os.unlink(path)
 
 
-def below(kept: Iterable[Kept], paths: Collection[str]) -> list[Kept]:
+def below(copies: Iterable[_Copy], paths: Collection[str]) -> list[_Copy]:
     """Return the copies of files whose paths, or folders on them, are among some paths."""
     found = []
-    for each in kept if paths else ():
+    for each in copies if paths else ():
         path = area_and_path(each.key)[1]
         while path and path not in paths:
             path = path.rpartition("/")[0]
