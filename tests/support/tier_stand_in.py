@@ -215,15 +215,16 @@ class StandIn:
         return copy
 
     def publish(self, path: str, identity: Identity, part: int) -> None:
-        """Put a complete copy in its place."""
-        copy = self.copy_of(path)
+        """Put a complete copy in its place, at once: of several readers each may have one."""
+        copy, new = self.copy_of(path), self.growing / f"{name_of(path)}.new"
         copy.parent.mkdir(parents=True, exist_ok=True)
         layout.mark(part, identity, tuple(blocks.checksums_of(part, identity.size)))
         # With a folder, os.link() follows links.
         folder = os.open("/proc/self/fd", os.O_PATH)
         with self._placing:
-            copy.unlink(missing_ok=True)
-            os.link(str(part), copy, src_dir_fd=folder, follow_symlinks=True)
+            os.link(str(part), new, src_dir_fd=folder, follow_symlinks=True)
+            new.replace(copy)
+            new.unlink(missing_ok=True)  # If the copy was of this file before.
         os.close(folder)
 
     def place(self, path: Path | str, data: bytes) -> Path:
