@@ -57,7 +57,7 @@ def parse_value(kind: Kind, text: str) -> object:
         ValueError: The text is no such value, or its kind needs click.
     """
     if kind in ("size", "duration"):
-        from tf_malleable.model.units import parse_duration, parse_size, quoted
+        from tf_malleable.model.units import parse_duration, parse_size
 
         return parse_size(text) if kind == "size" else parse_duration(text)
     if kind == "int":
@@ -67,7 +67,7 @@ def parse_value(kind: Kind, text: str) -> object:
     is_path = kind == "path" and (os.access(text, os.R_OK) or not os.path.exists(text))
     if kind == "text" or is_path:  # As click.Path().
         return text
-    raise ValueError(f"not a value that can be read here: {quoted(text)}")
+    raise ValueError(f"not a value that can be read here: {text!r}")
 
 
 JOB_OPTIONS: Final = (
