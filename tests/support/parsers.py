@@ -33,6 +33,7 @@ from tf_malleable.cluster.job_spec import parse as parse_job
 from tf_malleable.cluster.kube import object_json
 from tf_malleable.cluster.observe import pod_status, training_progress
 from tf_malleable.containers import labels
+from tf_malleable.controller.state.exit_file import RecordedExit
 from tf_malleable.controller.state.rows import LIVE, decode
 from tf_malleable.elastic.allreduce.allreduce_step import AllreduceStep
 from tf_malleable.elastic.allreduce.reduction_tree import Node, cover
@@ -415,6 +416,7 @@ PARSERS: Final = {
     "elastic-messages": Parser(_elastic_message, (*_STREAM, MeshError)),
     "elastic-state": Parser(_state, (*_STREAM, MeshError, ValueError), most=_RESERVED),
     "elastic-vector": Parser(_vector, (*_STREAM, MeshError), most=_RESERVED),
+    "exit-file": Parser(lambda data: RecordedExit.parse(data.decode("ascii"), 0.0)),
     "http-answers": Parser(_answers, (OSError,)),
     "http-bodies": Parser(_bodies, (Refusal,)),
     "http-lines": Parser(_lines, (OSError,)),

@@ -92,7 +92,7 @@ def run(
     containers: Callable[[str], Containers] | None = None,
     power: Power | None = None,
 ) -> int:
-    """Run a controller until SIGTERM, SIGINT or SIGHUP.
+    """Run a controller until SIGTERM, SIGINT or, in the foreground, SIGHUP.
 
     Args:
         options: Options of the controller.
@@ -227,10 +227,29 @@ async def _until(stop: asyncio.Event) -> None:
 
 def _on_signal(stop: asyncio.Event) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1)
+    if _is_in_background():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1)
         numbers.append(signal.SIGHUP)
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+def _is_in_background() -> bool:
+    """Return whether a shell has started this process in the background of a terminal.
+
+    Then the loss of the terminal must not end it: the jobs in its queue outlive that, too.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False  # There is no terminal to lose.
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _ready(

@@ -18,8 +18,9 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.jobs.job_arguments import job_argument
 from tf_malleable.cli.jobs.job_texts import title
-from tf_malleable.cli.launch.outputs import is_kept, open_output
+from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
+from tf_malleable.controller.state.exit_file import open_output
 from tf_malleable.model import OperationError
 
 _POLL_SECONDS = 0.2

@@ -15,8 +15,9 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended, last_attempt, no_such_job
 from tf_malleable.cli.jobs.job_arguments import jobs_argument
 from tf_malleable.cli.jobs.job_texts import title
-from tf_malleable.cli.launch.outputs import is_kept, read_exit_code
+from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
+from tf_malleable.controller.state.exit_file import read_exit
 from tf_malleable.model import OperationError
 
 _POLL_SECONDS = 0.2
@@ -85,8 +86,8 @@ def _exit_code(record: JobRecord) -> int | None:
     if record.exit_code is not None or record.output is None:
         return record.exit_code
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (code := read_exit_code(Path(record.output), record.user)) is None:
+    while (recorded := read_exit(Path(record.output), record.user)) is None:
         if time.monotonic() > deadline:
             return None
         time.sleep(_POLL_SECONDS / 2)
-    return code
+    return recorded.code

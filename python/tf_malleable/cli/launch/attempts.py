@@ -72,10 +72,38 @@ class LastAttempt:
     Attributes:
         code: Exit code, as in a shell.
         job: Id of the job; None if the attempt was not a job.
+        signal: Number of the signal that ended the program; None if it exited.
     """
 
     code: int
     job: str | None
+    signal: int | None = None
+
+    @property
+    def what(self) -> str:
+        """What has ended, in words."""
+        return "the program" if self.job is None else f"job {self.job}"
+
+
+class Keeper:
+    """What the process that starts the attempts does beside; this one is in the foreground.
+
+    Attributes:
+        patience: Seconds for which a controller that is away may come back, which alone knows
+            whether a job was cancelled.
+    """
+
+    patience: float = _PATIENCE_SECONDS
+
+    def say(self, sentence: str) -> None:
+        """Show one line to the user."""
+        say(sentence)
+
+    def forked(self) -> None:
+        """Handle the start of an attempt."""
+
+    def ended(self, last: LastAttempt) -> None:
+        """Handle the end of the program of an attempt, which may not be the last one."""
 
 
 def continue_in_attempts(socket: str, retries: int) -> Attempt:
@@ -89,19 +117,14 @@ def continue_in_attempts(socket: str, retries: int) -> Attempt:
         OperationError: A process cannot be started.
         SystemExit: In the calling process.
     """
-    found = attempts(retries, socket, say)
+    found = attempts(retries, socket, Keeper())
     if isinstance(found, LastAttempt):
         sys.exit(found.code)
     _, telling = found
     return Attempt(telling)
 
 
-def attempts(
-    retries: int,
-    socket: str,
-    tell: Callable[[str], None],
-    forked: Callable[[], None] = lambda: None,
-) -> tuple[int, int] | LastAttempt:
+def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | LastAttempt:
     """Fork a new process, and another one each time that the process fails.
 
     There are no further attempts after one that was refused (which is not counted), was
@@ -111,8 +134,7 @@ def attempts(
     Args:
         retries: Maximum number of attempts after the first one.
         socket: Path of the controller's socket.
-        tell: Shows one line to the user.
-        forked: Called in the calling process after each attempt's start.
+        keeper: What the calling process does beside.
 
     Returns:
         In a new process: the number of the attempt, from 1, and the descriptor of a pipe for
@@ -133,32 +155,41 @@ def attempts(
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return number, telling
         os.close(telling)
-        forked()
+        keeper.forked()
         with open(hearing) as pipe:
             said = pipe.read()
         job = said.strip() or None
-        code, is_unwanted = _wait(program, passed_on)
+        status, is_unwanted = _wait(program, passed_on)
         if not said and last is not None:
             return last
-        last = LastAttempt(code, job)
+        code = status if status >= 0 else 128 - status
+        last = LastAttempt(code, job, -status if status < 0 else None)
+        keeper.ended(last)
         # An attempt without a report was refused, or is not an executable program.
         if code == 0 or number > retries or not said or is_unwanted:
             return last
-        what = "the program" if job is None else f"job {job}"
-        if job is not None:
-            client = Client(Path(socket))
-            await_end(client, job, partial(tell, f"{what} ended with exit code {code}, {_WAITING}"))
-            if signal.sigpending() & _ENDING:
-                return last
-            is_cancelled = _is_cancelled(client, job)
-            if is_cancelled is None:
-                tell(f"cannot find out whether {what} was cancelled, so it is not started again")
-            if is_cancelled is not False:
-                return last
-        if signal.sigpending() & _ENDING:
+        if not _is_to_repeat(last, socket, keeper):
             return last
         number += 1
-        tell(f"{what} ended with exit code {code}; attempt {number} of {retries + 1} begins")
+        keeper.say(
+            f"{last.what} ended with exit code {code}; attempt {number} of {retries + 1} begins"
+        )
+
+
+def _is_to_repeat(last: LastAttempt, socket: str, keeper: Keeper) -> bool:
+    """Return whether nobody wanted the end of a failed attempt; once its job has ended."""
+    if last.job is not None:
+        client = Client(Path(socket))
+        how = f"{last.what} ended with exit code {last.code}, {_WAITING}"
+        await_end(client, last.job, partial(keeper.say, how), keeper.patience)
+        is_cancelled = _is_cancelled(client, last.job, keeper.patience)
+        if is_cancelled is None and not signal.sigpending() & _ENDING:
+            keeper.say(
+                f"cannot find out whether {last.what} was cancelled, so it is not started again"
+            )
+        if is_cancelled is not False:
+            return False
+    return not signal.sigpending() & _ENDING
 
 
 def fork() -> int:
@@ -177,7 +208,8 @@ def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
     """Pass signals on to a child until it ends.
 
     Returns:
-        Exit code as in a shell, and whether one of the signals requested the end.
+        Exit code, or the negative number of the signal that ended the child; and whether one of
+        the signals passed on requested the end.
     """
     is_unwanted = False
     while True:
@@ -190,37 +222,42 @@ def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
             continue
         ended, status = os.waitpid(program, os.WNOHANG)
         if ended:
-            code = os.waitstatus_to_exitcode(status)
-            return (code if code >= 0 else 128 - code), is_unwanted
+            return os.waitstatus_to_exitcode(status), is_unwanted
 
 
-def await_end(client: Client, job: str, on_waiting: Callable[[], None] = lambda: None) -> None:
+def await_end(
+    client: Client,
+    job: str,
+    on_waiting: Callable[[], None] = lambda: None,
+    patience: float = _PATIENCE_SECONDS,
+) -> None:
     """Return once a job whose main process has ended has no other processes either.
 
     Args:
         client: Client of the controller, which may restart meanwhile.
         job: Id of the job.
         on_waiting: Called once if there are other processes.
+        patience: Seconds for which the controller may be away.
     """
     has_told = False
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
         with suppress(OperationError):
             found = next((each for each in client.jobs() if each.id == job), None)
             if found is None:
                 return
             if found.remaining:
-                deadline = time.monotonic() + _PATIENCE_SECONDS
+                deadline = time.monotonic() + patience
                 if not has_told:
                     on_waiting()
                 has_told = True
         time.sleep(_POLL_SECONDS)
 
 
-def _is_cancelled(client: Client, job: str) -> bool | None:
+def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
     """Return whether a job that has just ended is recorded as cancelled; None if unknown."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
         with suppress(OperationError):
             if all(each.id != job for each in client.jobs()):
                 record = find_ended(client, job)

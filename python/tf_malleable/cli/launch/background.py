@@ -9,6 +9,7 @@ output file.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -20,8 +21,16 @@ from typing import NoReturn
 import click
 
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.launch.attempts import Attempt, LastAttempt, attempts, await_end, fork
-from tf_malleable.cli.launch.outputs import exit_file, keep
+from tf_malleable.cli.launch.attempts import (
+    Attempt,
+    Keeper,
+    LastAttempt,
+    attempts,
+    await_end,
+    fork,
+)
+from tf_malleable.cli.launch.outputs import keep, write_exit
+from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
@@ -61,6 +70,43 @@ class Background(Attempt):
         os.dup2(self._file, 2)
 
 
+class _BackgroundKeeper(Keeper):
+    """The keeper: records exits, and writes to the output file what the user should know."""
+
+    patience = math.inf  # Nobody waits for it, and the next attempt needs the controller anyway.
+
+    def __init__(self, output: Path, inherited: list[int]) -> None:
+        """Create the state.
+
+        Args:
+            output: Output file of the program.
+            inherited: Descriptors to close once the first attempt has started.
+        """
+        self.inherited = inherited
+        self._output = output
+
+    def say(self, sentence: str) -> None:
+        """Append a line to the output file."""
+        with suppress(OSError), self._output.open("a") as log:
+            log.write(f"tfm: {sentence}\n")
+
+    def forked(self) -> None:
+        """Leave the terminal: a reader of the first process's output must not wait for this one."""
+        if not self.inherited:
+            return
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        for descriptor in {null, *self.inherited} - {0, 1, 2}:
+            os.close(descriptor)
+        self.inherited = []
+
+    def ended(self, last: LastAttempt) -> None:
+        """Record the exit, for a controller that is away."""
+        with suppress(OSError):
+            write_exit(self._output, RecordedExit(last.code, last.signal))
+
+
 def continue_in_background(socket: str, retries: int, notify: str | None = None) -> Background:
     """Continue in a background process; in the calling one, print the job's id and exit.
 
@@ -84,26 +130,11 @@ def continue_in_background(socket: str, retries: int, notify: str | None = None)
     os.setsid()
     if retries:
         keep(output)
-    mine = [writing, file]
-
-    def forked() -> None:
-        # A reader of the terminal process's output must not wait for the keeper.
-        if mine:
-            null = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1, 2):
-                os.dup2(null, descriptor)
-            for descriptor in {null, *mine} - {0, 1, 2}:
-                os.close(descriptor)
-            mine.clear()
-
-    def say(sentence: str) -> None:
-        with suppress(OSError), output.open("a") as log:
-            log.write(f"tfm: {sentence}\n")
-
+    beside = _BackgroundKeeper(output, [writing, file])
     try:
-        found = attempts(retries, socket, say, forked)
+        found = attempts(retries, socket, beside)
     except OperationError:
-        if mine:
+        if beside.inherited:
             raise  # To the terminal: the first attempt could not be started.
         os._exit(1)
     if isinstance(found, LastAttempt):
@@ -151,9 +182,8 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
 
 
 def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> NoReturn:
-    """Record the exit code, and run the notify command, if any, once the job has ended."""
+    """Run the notify command, if any, once the job has ended; exit as the program did."""
     try:
-        exit_file(output).write_text(f"{last.code}\n")
         if notify is not None and last.job is not None:
             await_end(Client(Path(socket)), last.job)
             said = {

@@ -1,33 +1,22 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Files in which tfm submit keeps the output and the exit code of a job.
-
-Their path is the one that the job's user has given to the controller. So only regular files
-of that user are read, and no devices or pipes.
-"""
+"""Files in which the keeper of a job of tfm submit records its exit, and shows that it lives."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
-from tf_malleable.linux.processes.users import user_name
+from tf_malleable.controller.state.exit_file import RecordedExit, exit_file, open_output
 from tf_malleable.model import OperationError
 
 
-def exit_file(output: Path) -> Path:
-    """Return the file for the exit code of a job with this output."""
-    return output.with_suffix(".exit")
-
-
 def keep(output: Path) -> None:
-    """Lock the exit code file: is_kept() is True until this process ends or executes a program.
+    """Lock the exit file: is_kept() is True until this process ends or executes a program.
 
     Raises:
-        OperationError: The file for the exit code cannot be written.
+        OperationError: The exit file cannot be written.
     """
     path = exit_file(output)
     try:
@@ -47,29 +36,10 @@ def is_kept(output: Path, user: str) -> bool:
     return False
 
 
-def open_output(path: Path, user: str) -> BinaryIO:
-    """Open a job's file for reading.
-
-    Args:
-        path: Path of the file, as submitted.
-        user: Name of the job's user.
+def write_exit(output: Path, recorded: RecordedExit) -> None:
+    """Write the exit file, in place, as it may be locked.
 
     Raises:
-        OperationError: The file cannot be read, or is not a regular file of the user.
+        OSError: The file cannot be written.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError as error:
-        raise OperationError(f"cannot read {path}: {error.strerror}") from None
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode) or user_name(about.st_uid) != user:
-        os.close(descriptor)
-        raise OperationError(f"{path} is not a regular file of user {user}")
-    return open(descriptor, "rb")
-
-
-def read_exit_code(output: Path, user: str) -> int | None:
-    """Return the recorded exit code of a job with this output; None if there is none."""
-    with suppress(OperationError, ValueError), open_output(exit_file(output), user) as file:
-        return int(file.read(8))
-    return None
+    exit_file(output).write_text(recorded.encode())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tf_malleable.api.schema.history import Outcome
@@ -19,6 +19,7 @@ from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.processes.leftovers import Leftovers
+from tf_malleable.controller.state.exit_file import RecordedExit, recorded_exits
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
@@ -86,6 +87,8 @@ class Roster:
         self._by_container: dict[str, LiveJob] = {}
         # Containers that ended while no controller ran; the engine may know their exit codes.
         self._missed: dict[str, Record] = {}
+        # What keepers have recorded of jobs that ended while no controller ran, by id.
+        self._exits: Mapping[str, RecordedExit] = {}
         self._emptying = Emptying()
 
     def load(self) -> None:
@@ -94,7 +97,9 @@ class Roster:
         Raises:
             OSError: There are no free descriptors for these jobs.
         """
-        for record in self._store.load():
+        records = self._store.load()
+        self._exits = recorded_exits(filter(_may_have_ended_unseen, records))
+        for record in records:
             self._adopt(record)
 
     async def remove_orphaned_cgroups(self) -> None:
@@ -131,7 +136,10 @@ class Roster:
         """Add a job whose main process has ended, maybe while no controller ran."""
         main = record.process
         assert main is not None
-        if record.main_ended is None:
+        if (recorded := self._exits.get(record.id)) is not None:
+            at = min(max(recorded.at, record.since), self._clock.now())
+            record = replace(record, main_ended=at, exit_code=recorded.code)
+        elif record.main_ended is None:
             record = replace(record, main_ended=self._clock.now())
         live = self.add(record, None, phases)
         live.attach_group(leftovers.group)
@@ -169,7 +177,11 @@ class Roster:
         leftovers.kill()
         if leftovers.group is not None:
             self.remove_when_empty(leftovers.group)
-        self._record_missed(record, record.exit_code, killed)
+        at = None
+        if record.exit_code is None and (recorded := self._exits.get(record.id)) is not None:
+            record = replace(record, exit_code=recorded.code)
+            at = None if pids else recorded.at
+        self._record_missed(record, record.exit_code, killed, at)
 
     def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
         """Remove a cgroup once it has no processes, which is polled."""
@@ -317,9 +329,23 @@ class Roster:
             self._request_decision()
 
     def _record_missed(
-        self, record: Record, code: int | None, measured: Measurements = NOT_MEASURED
+        self,
+        record: Record,
+        code: int | None,
+        measured: Measurements = NOT_MEASURED,
+        at: float | None = None,
     ) -> None:
-        at = self._clock.now()
+        """Record the end of a job that no controller has seen.
+
+        Args:
+            record: Record of the job.
+            code: Exit code, as in a shell; None if unknown.
+            measured: Measurements of the job.
+            at: Unix time of the end; None if unknown: it counts as ended now.
+        """
+        now = self._clock.now()
+        at = now if at is None else min(max(at, record.since), now)
+        self._store.add_span(time_accounts.span(record, at))
         record = time_accounts.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
         self._record_end(record, at, outcome, code, measured)
@@ -534,6 +560,13 @@ def _limit_memory(live: LiveJob, process: ProcessId) -> None:
         live.processes.attach_memory(group)
         if not group.limit(live.record.mem):
             _log.warning("%s: its memory cannot be limited", live.record.title)
+
+
+def _may_have_ended_unseen(record: Record) -> bool:
+    """Return whether the main process of a job has ended, and its exit code is unknown."""
+    if record.process is None or record.exit_code is not None:
+        return False
+    return record.main_ended is not None or not procfs.is_alive(record.process)
 
 
 def _ends_with_main(record: Record) -> bool:

@@ -1,0 +1,136 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Exit files: how jobs of tfm submit have ended, written by their keepers.
+
+A keeper waits for the program, also while no controller runs. Its file is beside the output, whose
+path the job's user has given to the controller. So only regular files of that user are read, and
+no devices or pipes; what they say is believed of that user's job only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from tf_malleable.linux.processes.users import user_name
+from tf_malleable.model import OperationError
+from tf_malleable.model.units import quoted
+from tf_malleable.scheduling.records.job_record import Record
+
+_LONGEST: Final = 64
+_FORM: Final = re.compile(r"([0-9]{1,3})(?: signal ([0-9]{1,2}))?\n")
+# Time for reading the files of all jobs: a file system of a user may not answer.
+_READ_SECONDS: Final = 2.0
+# The clock of files may be behind that of the records.
+_SLACK_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class RecordedExit:
+    """The end of a job's program, as recorded by its keeper.
+
+    Attributes:
+        code: Exit code, as in a shell.
+        signal: Number of the signal that has ended the program; None if it has exited.
+        at: Unix time of the end in seconds.
+    """
+
+    code: int
+    signal: int | None = None
+    at: float = 0.0
+
+    def encode(self) -> str:
+        """Return the content of the file; its modification time is the time of the end."""
+        how = "" if self.signal is None else f" signal {self.signal}"
+        return f"{self.code}{how}\n"
+
+    @classmethod
+    def parse(cls, text: str, at: float) -> RecordedExit:
+        """Return what a file says that was written at `at`.
+
+        Raises:
+            ValueError: The text has another form.
+        """
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise ValueError(f"must be an exit code, and maybe a signal, not {quoted(text)}")
+        return cls(int(found[1]), None if found[2] is None else int(found[2]), at)
+
+
+def exit_file(output: Path) -> Path:
+    """Return the file for the exit of a job with this output."""
+    return output.with_suffix(".exit")
+
+
+def open_output(path: Path, user: str) -> BinaryIO:
+    """Open a job's file for reading.
+
+    Args:
+        path: Path of the file, as submitted.
+        user: Name of the job's user.
+
+    Raises:
+        OperationError: The file cannot be read, or is not a regular file of the user.
+    """
+    try:
+        # Opening a device may already have effects.
+        named = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise OperationError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        about = os.fstat(named)
+        if not stat.S_ISREG(about.st_mode) or user_name(about.st_uid) != user:
+            raise OperationError(f"{path} is not a regular file of user {user}")
+        return open(f"/proc/self/fd/{named}", "rb")
+    except OSError as error:
+        raise OperationError(f"cannot read {path}: {error.strerror}") from None
+    finally:
+        os.close(named)
+
+
+def read_exit(output: Path, user: str) -> RecordedExit | None:
+    """Return the recorded exit of a job with this output; None if there is none."""
+    with (
+        suppress(OperationError, ValueError, OSError),
+        open_output(exit_file(output), user) as file,
+    ):
+        return RecordedExit.parse(
+            file.read(_LONGEST).decode("ascii"), os.fstat(file.fileno()).st_mtime
+        )
+    return None
+
+
+def recorded_exits(records: Iterable[Record]) -> Mapping[str, RecordedExit]:
+    """Return the recorded exits of jobs that have ended, by id; those that are known.
+
+    The call takes two seconds at most: a user's file system that does not answer holds up neither
+    the controller nor the files of other users.
+    """
+    by_user: dict[int, list[Record]] = {}
+    for record in records:
+        if record.output is not None and record.container is None:
+            by_user.setdefault(record.uid, []).append(record)
+    found: dict[str, RecordedExit] = {}
+
+    def read(jobs: list[Record]) -> None:
+        for job in jobs:
+            assert job.output is not None
+            known = read_exit(Path(job.output), user_name(job.uid))
+            # An earlier attempt has the same file.
+            if known is not None and known.at >= job.submitted - _SLACK_SECONDS:
+                found[job.id] = known
+
+    threads = [
+        threading.Thread(target=read, args=(jobs,), daemon=True) for jobs in by_user.values()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_READ_SECONDS / len(threads))
+    return dict(found)
