@@ -33,7 +33,7 @@ def test_one_that_somebody_else_starts_has_waited_until_then(state):
 
 def test_one_that_is_restarted_before_its_exit_code_is_known_is_a_new_job(state, monkeypatch):
     # As before Linux 6.15: the controller waits for the engine to tell the code.
-    monkeypatch.setattr(pidfds, "exit_code", lambda process, pidfd: None)
+    monkeypatch.setattr(pidfds, "process_exit", lambda process, pidfd: None)
 
     async def scenario():
         engine = FakeContainers()

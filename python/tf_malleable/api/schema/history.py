@@ -39,6 +39,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             while no controller ran.
         exit_code: Exit code of the main process as in a shell, 128 + signal number after a signal;
             null if unknown.
+        cause: What ended the job, if neither its own program nor a user did: ``"out-of-memory"``:
+            the kernel killed a process of it for lack of memory, as beyond the requested memory;
+            ``"time-limit"``: it had reached its time limit; ``"signal 9"``: that signal ended its
+            main process. Null if none of these is known.
         waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
         paused_seconds: Time without cores after the first core.
@@ -120,6 +124,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     killed_commands: list[str] = []
     grants: int = 0
     account: str | None = None
+    cause: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

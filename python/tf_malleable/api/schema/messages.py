@@ -109,6 +109,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         watts: Power drawn for the job, on average over a second; null if unknown.
         main_ended: Time at which the main process ended; null while it runs.
         exit_code: Exit code of the main process, as in a shell; null if unknown.
+        cause: What ends or has ended the main process, other than the program and its user:
+            ``"time-limit"``, or a signal, such as ``"signal 9"``; null if it does not end so.
         remaining: Number of processes that have outlived the main process.
         reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
             although its main process has ended, in one sentence; null if none of these holds, or
@@ -169,6 +171,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     watts: float | None = None
     main_ended: float | None = None
     exit_code: int | None = None
+    cause: str | None = None
     remaining: int = 0
     reason: str | None = None
     as_of: float = 0.0

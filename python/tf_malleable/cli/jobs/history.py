@@ -82,6 +82,8 @@ def history(
     service. Energy: what was drawn for the job where the power was metered. From source and
     saved: bytes that it read from the source of a data tier, and from copies instead.
 
+    Outcome is time-limit, out-of-memory or the signal, such as signal 9, if that ended the job.
+
     If no controller answers at the standard path, its state file is read.
     """
     if as_json and as_csv:
@@ -187,11 +189,12 @@ def _print_table(found: History) -> None:
 
 def _row(job: JobRecord) -> tuple[str, ...]:
     code = f" {job.exit_code}" if job.exit_code else ""
+    outcome = job.cause or f"{job.outcome}{code}"
     return (
         job.id,
         job.name,
         job.user,
-        f"{job.outcome}{code}",
+        outcome,
         datetime.fromtimestamp(job.submitted).strftime("%b %d %H:%M:%S"),
         duration(job.waiting_seconds),
         duration(job.service_seconds),

@@ -53,8 +53,8 @@ def jobs(client: Client, as_json: bool) -> None:
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
 
-    Below the table are the reasons why jobs last although their program has ended, cannot use
-    all granted cores, or are confined.
+    Below the table are the reasons why jobs are being ended, last although their program has
+    ended, cannot use all granted cores, or are confined.
     """
     found = client.jobs()
     if as_json:
@@ -67,7 +67,7 @@ def jobs(client: Client, as_json: bool) -> None:
         rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
         console().print(table(columns, rows))
         for job in found:
-            reason = job.reason if job.granted or job.remaining else None
+            reason = job.reason if job.granted or job.remaining or job.cause else None
             for sentence in filter(None, (reason, job.confined)):
                 click.echo(f"{title(job)}: {printable(sentence)}")
 

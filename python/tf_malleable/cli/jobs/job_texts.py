@@ -30,6 +30,11 @@ def state(job: JobStatus) -> str:
     return "held" if job.state == "paused" else job.state
 
 
+def outcome(job: JobRecord) -> str:
+    """Return the outcome of a job and, in brackets, its cause, if that is known."""
+    return job.outcome if job.cause is None else f"{job.outcome} ({job.cause})"
+
+
 def desired(job: JobStatus) -> str:
     """Return the desired number of cores of a job; a star marks one set by hand."""
     return str(job.desired) if job.by_hand is None else f"{job.desired}*"

@@ -14,7 +14,7 @@ from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended, last_attempt, no_such_job
 from tf_malleable.cli.jobs.job_arguments import jobs_argument
-from tf_malleable.cli.jobs.job_texts import title
+from tf_malleable.cli.jobs.job_texts import outcome, title
 from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
 from tf_malleable.controller.state.exit_file import read_exit
@@ -54,7 +54,7 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
         record = _last_attempt(client, record)
         code = _exit_code(record)
         how = "" if code is None else f", exit code {code}"
-        click.echo(f"{title(record)}: {record.outcome}{how}")
+        click.echo(f"{title(record)}: {outcome(record)}{how}")
         if code is None:
             code = 0 if record.outcome == "finished" else _FAILED
         result = result or code

@@ -21,6 +21,7 @@ from typing import NoReturn
 import click
 
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import (
     Attempt,
     Keeper,
@@ -181,6 +182,15 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
     sys.exit(code if code >= 0 else 1)
 
 
+def _cause(socket: str, last: LastAttempt) -> str:
+    """Return what has ended a job, according to the controller, or else to its keeper."""
+    assert last.job is not None
+    with suppress(OperationError):
+        if (record := find_ended(Client(Path(socket)), last.job)) is not None:
+            return record.cause or ""
+    return "" if last.signal is None else f"signal {last.signal}"
+
+
 def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> NoReturn:
     """Run the notify command, if any, once the job has ended; exit as the program did."""
     try:
@@ -189,6 +199,7 @@ def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> No
             said = {
                 "TFM_JOB": last.job,
                 "TFM_EXIT_CODE": str(last.code),
+                "TFM_CAUSE": _cause(socket, last),
                 "TFM_OUTPUT": str(output),
             }
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())

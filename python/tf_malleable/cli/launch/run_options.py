@@ -83,7 +83,7 @@ OPTIONS: Final = (
     CommandOption(
         "notify",
         "In the background only: run this shell command when the job has ended, with TFM_JOB,"
-        " TFM_EXIT_CODE and TFM_OUTPUT in its environment.",
+        " TFM_EXIT_CODE, TFM_CAUSE and TFM_OUTPUT in its environment.",
         "text",
         "CMD",
     ),

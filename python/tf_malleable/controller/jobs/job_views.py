@@ -99,6 +99,7 @@ def job_status(
         watts=rounded(live.measured.usage.watts) if record.state == "running" else None,
         main_ended=record.main_ended,
         exit_code=record.exit_code,
+        cause=record.cause,
         remaining=0 if record.main_ended is None else len(live.processes.tree),
         reason=reason,
         as_of=now,
@@ -136,11 +137,13 @@ def why_not_over(live: LiveJob) -> str | None:
     """Return why a job lasts although its main process has ended; None if that runs."""
     if live.record.main_ended is None:
         return None
-    code = live.record.exit_code
-    how = "" if code is None else f" with exit code {code}"
+    code, number = live.record.exit_code, live.record.signal
+    how = "has ended" if code is None else f"has ended with exit code {code}"
+    if number is not None:
+        how = f"was ended by signal {number}"
     count = len(live.processes.tree)
     remain = "1 process remains" if count == 1 else f"{count} processes remain"
-    return f"its main process has ended{how}; {remain}"
+    return f"its main process {how}; {remain}"
 
 
 def why_narrowed(live: LiveJob) -> str | None:

@@ -11,6 +11,8 @@ from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.job_processes import JobProcesses
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
+from tf_malleable.linux.processes.pidfds import ProcessExit
 from tf_malleable.model import Cpuset, Grant, Job, ProcessId
 from tf_malleable.model.need import Lack
 from tf_malleable.scheduling.decision import policy_input
@@ -88,9 +90,20 @@ class LiveJob:
         self.processes.attach_group(group)
         self.record = replace(self.record, cgroup=None if group is None else str(group.folder))
 
-    def note_main_end(self, now: float, exit_code: int | None) -> None:
+    def attach_memory(self, group: MemoryGroup) -> None:
+        """Set the cgroup in which the memory is limited."""
+        self.processes.attach_memory(group)
+        self.record = replace(self.record, memory_cgroup=str(group.folder))
+
+    def note_exit(self, how: ProcessExit | None) -> None:
+        """Record how the main process has ended; None if unknown."""
+        if how is not None:
+            self.record = replace(self.record, exit_code=how.code, signal=how.signal)
+
+    def note_main_end(self, now: float, how: ProcessExit | None) -> None:
         """Record that the main process has ended; the job may last."""
-        self.record = replace(self.record, main_ended=now, exit_code=exit_code)
+        self.note_exit(how)
+        self.record = replace(self.record, main_ended=now)
 
     def note_leftovers(self, leftovers: Iterable[ProcessId]) -> None:
         """Record the processes that have outlived the main process, for a job without a cgroup."""
@@ -178,6 +191,10 @@ class LiveJob:
         self.record = replace(self.record, cancelled=True)
         self.tell_all_at = now + _ALONE_SHARE * _CANCEL_SECONDS
         self.kill_at = now + _CANCEL_SECONDS
+
+    def note_overdue(self) -> None:
+        """Record that the job has reached its time limit."""
+        self.record = replace(self.record, overdue=True)
 
     def note_told(self, processes: Iterable[ProcessId]) -> None:
         """Record that processes of the cancelled job were sent SIGTERM."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tf_malleable.controller.processes import processes
-from tf_malleable.linux.cgroups import job_cgroup
+from tf_malleable.linux.cgroups import job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.processes import process_marker, procfs, signals
 from tf_malleable.model import ProcessId
@@ -22,10 +22,12 @@ class Leftovers:
     Attributes:
         group: Cgroup that contains them; None if the job has none.
         processes: The processes.
+        lacked_memory: True if the kernel has killed a process of the job for lack of memory.
     """
 
     group: JobGroup | None = None
     processes: tuple[ProcessId, ...] = ()
+    lacked_memory: bool = False
 
     @classmethod
     def found(cls, record: Record) -> Leftovers:
@@ -38,8 +40,12 @@ class Leftovers:
             known = [procfs.identify(pid) for pid in group.pids()]
         else:
             known = [*record.leftovers, *process_marker.marked(main, record.uid)]
+        memory = None if group is None else memory_cgroup.of_group(group)
+        if record.memory_cgroup is not None:
+            memory = memory_cgroup.made_before(Path(record.memory_cgroup))
         alive = [each for each in known if each is not None and procfs.is_alive(each)]
-        return cls(group, tuple(dict.fromkeys(alive)))
+        lacked = memory is not None and memory.has_killed()
+        return cls(group, tuple(dict.fromkeys(alive)), lacked)
 
     def kill(self) -> None:
         """Kill the processes."""

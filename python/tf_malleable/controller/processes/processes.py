@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.linux.cgroups import memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.processes import procfs, signals
 from tf_malleable.linux.processes.process_table import ProcessTable
@@ -118,6 +119,14 @@ def remaining(live: LiveJob) -> list[int]:
 
 def _others(live: LiveJob) -> list[ProcessId]:
     return [p for p in live.processes.identities(live.record.process) if p != live.record.process]
+
+
+def lacked_memory(live: LiveJob) -> bool:
+    """Return whether the kernel has killed a process of a job for lack of memory."""
+    group = live.processes.memory_group
+    if group is None and live.processes.group is not None:
+        group = memory_cgroup.of_group(live.processes.group)
+    return group is not None and group.has_killed()
 
 
 def are_stopped(live: LiveJob) -> bool:

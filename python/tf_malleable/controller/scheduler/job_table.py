@@ -25,6 +25,7 @@ from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, mem
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.linux.processes import pidfds, process_marker, procfs
+from tf_malleable.linux.processes.pidfds import ProcessExit
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling.records import job_arrays, metrics, time_accounts
@@ -138,7 +139,7 @@ class Roster:
         assert main is not None
         if (recorded := self._exits.get(record.id)) is not None:
             at = min(max(recorded.at, record.since), self._clock.now())
-            record = replace(record, main_ended=at, exit_code=recorded.code)
+            record = replace(record, main_ended=at, exit_code=recorded.code, signal=recorded.signal)
         elif record.main_ended is None:
             record = replace(record, main_ended=self._clock.now())
         live = self.add(record, None, phases)
@@ -173,13 +174,18 @@ class Roster:
     def _kill_missed(self, record: Record, leftovers: Leftovers) -> None:
         """Kill what is left of a job that ended while no controller ran, and record its end."""
         pids = [each.pid for each in leftovers.processes]
-        killed = replace(NOT_MEASURED, killed=len(pids), killed_commands=processes.commands(pids))
+        killed = replace(
+            NOT_MEASURED,
+            out_of_memory=leftovers.lacked_memory,
+            killed=len(pids),
+            killed_commands=processes.commands(pids),
+        )
         leftovers.kill()
         if leftovers.group is not None:
             self.remove_when_empty(leftovers.group)
         at = None
         if record.exit_code is None and (recorded := self._exits.get(record.id)) is not None:
-            record = replace(record, exit_code=recorded.code)
+            record = replace(record, exit_code=recorded.code, signal=recorded.signal)
             at = None if pids else recorded.at
         self._record_missed(record, record.exit_code, killed, at)
 
@@ -353,21 +359,22 @@ class Roster:
     def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
         assert live.processes.pidfd is not None
-        code = pidfds.exit_code(live.record.process, live.processes.pidfd)
+        how = pidfds.process_exit(live.record.process, live.processes.pidfd)
         if live.container is None:
-            self._main_ended(live, code)
-        elif code is not None:
-            self.end(live, code)
+            self._main_ended(live, how)
+        elif how is not None:
+            live.note_exit(how)
+            self.end(live, how.code)
         else:
             # The kernel is too old to report the exit code, but the engine soon will.
             loop = asyncio.get_running_loop()
             loop.remove_reader(live.processes.pidfd)
             loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
 
-    def _main_ended(self, live: LiveJob, code: int | None) -> None:
+    def _main_ended(self, live: LiveJob, how: ProcessExit | None) -> None:
         """End a job whose main process has ended, once it has no other processes."""
         self._close_pidfd(live)
-        live.note_main_end(self._clock.now(), code)
+        live.note_main_end(self._clock.now(), how)
         self._forget_pid(live)
         self._mainless[live.record.id] = live
         if live.processes.group is None:
@@ -452,6 +459,7 @@ class Roster:
             live.measured.speed,
             live.measured.peak_mem,
             *kept,
+            processes.lacked_memory(live),
             len(left),
             processes.commands(left),
         )
@@ -491,7 +499,8 @@ class Roster:
         self._store.end(record.id, ended)
         self.ended += 1
         self._instruments.ended.labels(outcome).inc()
-        how = "" if code is None else f", exit code {code}"
+        how = "" if ended.cause is None else f" ({ended.cause})"
+        how += "" if code is None else f", exit code {code}"
         _log.info("%s: %s%s", record.title, outcome, how)
         if measured.killed:
             which, more = ", ".join(measured.killed_commands), measured.killed
@@ -557,7 +566,7 @@ def _limit_memory(live: LiveJob, process: ProcessId) -> None:
         return
     group = memory_cgroup.make(process, live.processes.group)
     if group is not None:
-        live.processes.attach_memory(group)
+        live.attach_memory(group)
         if not group.limit(live.record.mem):
             _log.warning("%s: its memory cannot be limited", live.record.title)
 

@@ -213,6 +213,7 @@ class Reactor:
 
     def _end_overdue(self, live: LiveJob) -> None:
         _log.warning("%s: ended, it has reached its time limit", live.record.title)
+        live.note_overdue()
         self.cancel(live)
 
     def acknowledge(self, live: LiveJob, pid: int, serial: int) -> None:

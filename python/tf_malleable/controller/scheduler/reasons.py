@@ -44,6 +44,8 @@ class Reasons:
         main process has.
         """
         record = live.record
+        if record.overdue:
+            return "it has reached its time limit and is about to end", False
         if record.cancelled:
             return "it was cancelled and is about to end", False
         if record.held:

@@ -66,6 +66,19 @@ class MemoryGroup:
         # Old kernels do not count shared memory separately.
         return sum(values.values()) if names[0] in values else None
 
+    def has_killed(self) -> bool:
+        """Return whether the kernel has killed a process of the cgroup for lack of memory.
+
+        With v1, old kernels (before Linux 4.13) do not tell.
+        """
+        name = "memory.events" if self._unified else "memory.oom_control"
+        try:
+            lines = files.read_text(f"{self.folder}/{name}").splitlines()
+        except OSError:
+            return False
+        counts = dict(line.split() for line in lines if line.count(" ") == 1)
+        return counts.get("oom_kill", "0") != "0"
+
     def remove(self) -> bool:
         """Remove the cgroup of v1, which is separate from the job's; return False on failure."""
         return self._unified or JobGroup(self.folder, unified=False).remove()
@@ -114,6 +127,21 @@ def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
         with suppress(OSError):  # The process has ended since.
             own.add(pid)
     return MemoryGroup(own.folder, unified=False)
+
+
+def of_group(group: JobGroup) -> MemoryGroup | None:
+    """Return the cgroup of a job as one that accounts for its memory; None if it does not."""
+    has_memory = (group.folder / "memory.events").exists()
+    return MemoryGroup(group.folder, unified=True) if has_memory else None
+
+
+def made_before(folder: Path) -> MemoryGroup:
+    """Return a cgroup that an earlier controller has made.
+
+    Args:
+        folder: Its folder, which may be gone.
+    """
+    return MemoryGroup(folder, unified=(folder / "cgroup.controllers").exists())
 
 
 def _home(pid: int) -> Path | None:

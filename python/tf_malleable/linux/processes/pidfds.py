@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import struct
+from dataclasses import dataclass
 
 from tf_malleable.linux.processes.procfs import is_alive, read_stat
 from tf_malleable.model import ProcessId
@@ -45,11 +46,23 @@ def open_pidfd(process: ProcessId) -> int | None:
     return None
 
 
-def exit_code(process: ProcessId, pidfd: int) -> int | None:
-    """Return the exit code of a process that has ended; None if the kernel does not report it.
+@dataclass(frozen=True)
+class ProcessExit:
+    """How a process has ended.
 
-    The code is that of a shell: 0 … 255, or 128 + the number of the signal that ended the
-    process. Its source is /proc until the parent has waited for the process, and then the
+    Attributes:
+        code: Exit code as in a shell: 0 … 255, or 128 + the number of the signal.
+        signal: Number of the signal that ended the process; None if it exited.
+    """
+
+    code: int
+    signal: int | None = None
+
+
+def process_exit(process: ProcessId, pidfd: int) -> ProcessExit | None:
+    """Return how a process has ended; None if the kernel does not report it.
+
+    The source is /proc until the parent has waited for the process, and then the
     pidfd, which needs Linux 6.15. /proc shows it only to users who may trace the process, such
     as its own user and root.
     """
@@ -57,14 +70,14 @@ def exit_code(process: ProcessId, pidfd: int) -> int | None:
     if _may_trace(process.pid):
         stat = read_stat(process.pid)
         if stat is not None and stat.start == process.start and stat.state == "Z":
-            return _as_shell(stat.exit_status)
+            return _exit(stat.exit_status)
     request = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
     try:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
     except OSError:
         return None
     mask, *_, status = _PIDFD_INFO.unpack(request)
-    return _as_shell(status) if mask & _PIDFD_INFO_EXIT else None
+    return _exit(status) if mask & _PIDFD_INFO_EXIT else None
 
 
 def _may_trace(pid: int) -> bool:
@@ -81,5 +94,7 @@ def _may_trace(pid: int) -> bool:
     return True
 
 
-def _as_shell(status: int) -> int:
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+def _exit(status: int) -> ProcessExit:
+    if os.WIFEXITED(status):
+        return ProcessExit(os.waitstatus_to_exitcode(status))
+    return ProcessExit(128 + os.WTERMSIG(status), os.WTERMSIG(status))

@@ -58,6 +58,9 @@ class Record:
         kill_leftovers: True if processes that outlive the main process are killed.
         main_ended: Time at which the main process ended; None while it runs.
         exit_code: Exit code of the main process, as in a shell; None if unknown.
+        signal: Number of the signal that ended the main process; None if it exited.
+        overdue: True if the job has reached its time limit; it is then cancelled, too.
+        memory_cgroup: Directory of the cgroup in which its memory is limited; None if it is not.
         leftovers: Processes that have outlived the main process, if the job has no cgroup.
         account: User id that the job is counted for, in limits and shares per user; None for `uid`.
     """
@@ -104,6 +107,9 @@ class Record:
     kill_leftovers: bool = False
     main_ended: float | None = None
     exit_code: int | None = None
+    signal: int | None = None
+    overdue: bool = False
+    memory_cgroup: str | None = None
     leftovers: tuple[ProcessId, ...] = ()
     account: int | None = None
 
@@ -111,6 +117,14 @@ class Record:
     def counted_for(self) -> int:
         """User id that the job is counted for, in limits and shares per user."""
         return self.uid if self.account is None else self.account
+
+    @property
+    def cause(self) -> str | None:
+        """What ends or has ended the main process, other than itself; see JobRecord.cause."""
+        if self.overdue:
+            return "time-limit"
+        # Whoever cancels a job knows that it ends by a signal.
+        return None if self.signal is None or self.cancelled else f"signal {self.signal}"
 
     @property
     def title(self) -> str:

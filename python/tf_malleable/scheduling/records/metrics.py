@@ -34,6 +34,7 @@ class Measurements:
         course: Phases of its time with cores.
         elastic: Generations; None if the job was not an elastic training.
         reading: Data-tier reads of the job; None if it read through no tier.
+        out_of_memory: True if the kernel has killed a process of the job for lack of memory.
         killed: Number of processes that were killed because they outlived the main process.
         killed_commands: Pid and command of some of these.
     """
@@ -44,6 +45,7 @@ class Measurements:
     course: Course = NOT_FOLLOWED
     elastic: Elastic | None = None
     reading: TierReading | None = None
+    out_of_memory: bool = False
     killed: int = 0
     killed_commands: tuple[str, ...] = ()
 
@@ -128,7 +130,14 @@ def ended(
         killed_commands=list(measured.killed_commands),
         grants=record.serial,
         account=account,
+        cause=_cause(record, outcome, measured),
     )
+
+
+def _cause(record: Record, outcome: Outcome, measured: Measurements) -> str | None:
+    if outcome in ("failed", "unknown") and measured.out_of_memory:
+        return "out-of-memory"
+    return record.cause
 
 
 def summary(records: Iterable[JobRecord], cpus: int) -> Summary:

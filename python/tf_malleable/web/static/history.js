@@ -12,7 +12,7 @@ export function matching(ended, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return ended;
   return ended.filter((job) => {
-    const said = [job.id, job.name, job.user, job.outcome, job.area ?? "", ...job.command].join(" ").toLowerCase();
+    const said = [job.id, job.name, job.user, job.outcome, job.cause ?? "", job.area ?? "", ...job.command].join(" ").toLowerCase();
     return words.every((word) => said.includes(word));
   });
 }
@@ -33,7 +33,7 @@ export function History({ ended, search, onSearch, onAll }) {
         <th class="number">waited</th><th class="number">ran</th><th class="number">core seconds</th><th class="number">resizes</th><th class="number">steps</th>${energy && html`<th class="number">energy</th>`}</tr></thead>
       <tbody>${found.slice(0, shown).map((job) => html`<tr key=${job.id}>
         <td><${Badge} job=${job} /></td><td class="number">${job.id}</td><td class="wide"><${Name} text=${job.name} /></td><td><bdi>${job.user}</bdi></td>
-        <td><span class=${`state ${job.outcome}`}>${job.outcome}${job.exit_code ? ` ${job.exit_code}` : ""}</span></td><td>${dayAndTime(job.ended)}</td>
+        <td><span class=${`state ${job.outcome}`}>${job.cause ?? `${job.outcome}${job.exit_code ? ` ${job.exit_code}` : ""}`}</span></td><td>${dayAndTime(job.ended)}</td>
         <td class="number">${duration(job.waiting_seconds + job.paused_seconds)}</td><td class="number">${duration(job.service_seconds)}</td>
         <td class="number">${number(job.core_seconds)}</td><td class="number">${job.resizes}</td><td class="number">${number(job.steps)}</td>
         ${energy && html`<td class="number">${job.energy_joules == null ? "–" : `${number(job.energy_joules / 1000)} kJ`}</td>`}

@@ -18,7 +18,8 @@ export function state(job) {
 export function mainProcess(job) {
   if (job.pid != null || job.main_ended == null) return `pid ${job.pid ?? "unknown"}`;
   const code = job.exit_code == null ? "" : ` with exit code ${job.exit_code}`;
-  return `ended${code}; ${job.remaining} ${job.remaining === 1 ? "process remains" : "processes remain"}`;
+  const how = job.cause?.startsWith("signal") ? ` by ${job.cause}` : code;
+  return `ended${how}; ${job.remaining} ${job.remaining === 1 ? "process remains" : "processes remain"}`;
 }
 
 export function duration(seconds) {
