@@ -110,7 +110,7 @@ ORDINARY = [
     ["--no-queue", "--queue", "--no-follow-cgroup", "--require-controller", "true"],
     ["--require-malleable", "--kill-leftovers", "--tier", "--area=a/b", "true"],
     ["--time-limit", "90m", "--expected=1h", "--after", "1", "--after=2", "--socket", "s", "true"],
-    ["--retries", "2", "--detach", "--notify", "mail", "true"],
+    ["--retries", "2", "--requeue", "--detach", "--notify", "mail", "true"],
 ]
 
 

@@ -80,7 +80,8 @@ def test_it_has_a_session_of_its_own_and_reads_nothing(controller):
         assert keeper not in (os.getsid(0), pid)
         assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
         # Nobody who reads what tfm submit prints waits for the job.
-        for process, known in ((pid, {os.devnull, output}), (keeper, {os.devnull})):
+        exit_file = str(Path(output).with_suffix(".exit"))
+        for process, known in ((pid, {os.devnull, output}), (keeper, {os.devnull, exit_file})):
             links = Path(f"/proc/{process}/fd").iterdir()
             assert {os.readlink(link) for link in links} == known
     finally:

@@ -26,3 +26,9 @@ def notify(state: str) -> None:
     # The service must work even if the message cannot be delivered.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         datagrams.sendto(state.encode(), address)
+
+
+def is_service() -> bool:
+    """Return whether a service manager has started this process, as a service of its own."""
+    started = os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid())
+    return started or bool(os.environ.get("NOTIFY_SOCKET"))

@@ -29,6 +29,8 @@ _PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
 # Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
+# Time in which a signal that goes to all processes reaches each of them.
+_SHUTDOWN_SECONDS: Final = 0.5
 _WAITING: Final = "but processes that it has left in the background remain; waiting for their end"
 
 
@@ -53,6 +55,9 @@ class Attempt:
         """Report the job's id; only the first call has an effect."""
         self._tell(job)
 
+    def admitted(self) -> None:
+        """Handle that the job has its first cores, so that the program starts next."""
+
     def alone(self) -> None:
         """Report that the attempt is not a job of its own."""
         self._tell("")
@@ -73,11 +78,13 @@ class LastAttempt:
         code: Exit code, as in a shell.
         job: Id of the job; None if the attempt was not a job.
         signal: Number of the signal that ended the program; None if it exited.
+        is_interrupted: True if a signal to the calling process requested the end.
     """
 
     code: int
     job: str | None
     signal: int | None = None
+    is_interrupted: bool = False
 
     @property
     def what(self) -> str:
@@ -91,9 +98,11 @@ class Keeper:
     Attributes:
         patience: Seconds for which a controller that is away may come back, which alone knows
             whether a job was cancelled.
+        first: Number of the first attempt; others have been made before.
     """
 
     patience: float = _PATIENCE_SECONDS
+    first: int = 1
 
     def say(self, sentence: str) -> None:
         """Show one line to the user."""
@@ -145,7 +154,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
     """
     passed_on = {number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | {signal.SIGCHLD})
-    number = 1
+    number = keeper.first
     last: LastAttempt | None = None
     while True:
         hearing, telling = os.pipe()
@@ -163,7 +172,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
         if not said and last is not None:
             return last
         code = status if status >= 0 else 128 - status
-        last = LastAttempt(code, job, -status if status < 0 else None)
+        last = LastAttempt(code, job, -status if status < 0 else None, is_unwanted)
         keeper.ended(last)
         # An attempt without a report was refused, or is not an executable program.
         if code == 0 or number > retries or not said or is_unwanted:
@@ -190,6 +199,18 @@ def _is_to_repeat(last: LastAttempt, socket: str, keeper: Keeper) -> bool:
         if is_cancelled is not False:
             return False
     return not signal.sigpending() & _ENDING
+
+
+def is_to_end(last: LastAttempt) -> bool:
+    """Return whether signals to this process have requested its end, as when the host shuts down.
+
+    They may come shortly after the program was ended by the same signal.
+    """
+    if last.is_interrupted or signal.sigpending() & _ENDING:
+        return True
+    if last.signal not in (*_ENDING, signal.SIGKILL):
+        return False
+    return signal.sigtimedwait(_ENDING, _SHUTDOWN_SECONDS) is not None
 
 
 def fork() -> int:

@@ -15,11 +15,13 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import (
@@ -29,8 +31,11 @@ from tf_malleable.cli.launch.attempts import (
     attempts,
     await_end,
     fork,
+    is_to_end,
 )
 from tf_malleable.cli.launch.outputs import keep, write_exit
+from tf_malleable.cli.launch.run_options import RunOptions
+from tf_malleable.cli.launch.stored_job import StoredJob, forget, stored_file
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.linux.trusted_folder import TrustedFolder
@@ -40,18 +45,19 @@ from tf_malleable.model import OperationError
 class Background(Attempt):
     """The process in the background, before it becomes the program."""
 
-    def __init__(self, telling: int, output: Path, file: int, terminal: int | None) -> None:
+    def __init__(self, telling: int, stored: StoredJob, file: int, terminal: int | None) -> None:
         """Create the state.
 
         Args:
             telling: Descriptor of the pipe to the keeper.
-            output: Output file of the program.
+            stored: The job, as stored in this attempt.
             file: Descriptor of the output file.
             terminal: Descriptor of the pipe to the process in the terminal; None if that already
                 has the job's id.
         """
         super().__init__(telling)
-        self.output = output
+        self.output = Path(stored.output)
+        self._stored = stored
         self._file = file
         self._terminal = terminal
 
@@ -60,6 +66,8 @@ class Background(Attempt):
 
         Until then errors go to the terminal, afterwards to the output file.
         """
+        if self._stored.job != job:
+            self._store(replace(self._stored, job=job))
         super().submitted(job)
         if self._terminal is None:
             return
@@ -70,21 +78,31 @@ class Background(Attempt):
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
 
+    def admitted(self) -> None:
+        """Record that the program starts: if it is interrupted, that was not in the queue."""
+        self._store(replace(self._stored, started=True))
+
+    def _store(self, stored: StoredJob) -> None:
+        self._stored = stored
+        with suppress(OperationError):  # On a full disk, only a reboot would do harm.
+            stored.save()
+
 
 class _BackgroundKeeper(Keeper):
     """The keeper: records exits, and writes to the output file what the user should know."""
 
     patience = math.inf  # Nobody waits for it, and the next attempt needs the controller anyway.
 
-    def __init__(self, output: Path, inherited: list[int]) -> None:
+    def __init__(self, stored: StoredJob, inherited: list[int]) -> None:
         """Create the state.
 
         Args:
-            output: Output file of the program.
+            stored: The job, as stored before its first attempt here.
             inherited: Descriptors to close once the first attempt has started.
         """
         self.inherited = inherited
-        self._output = output
+        self.first = stored.attempt
+        self._output = Path(stored.output)
 
     def say(self, sentence: str) -> None:
         """Append a line to the output file."""
@@ -108,58 +126,78 @@ class _BackgroundKeeper(Keeper):
             write_exit(self._output, RecordedExit(last.code, last.signal))
 
 
-def continue_in_background(socket: str, retries: int, notify: str | None = None) -> Background:
+def continue_in_background(
+    options: RunOptions, request: JobRequest, again: StoredJob | None = None
+) -> Background:
     """Continue in a background process; in the calling one, print the job's id and exit.
 
     Args:
-        socket: Path of the controller's socket.
-        retries: Maximum number of restarts if the program fails.
-        notify: Shell command to run when the job has ended; None for none.
+        options: Options of the command.
+        request: Request of the job.
+        again: The job, if it is submitted again, by a process that has claimed its output; None
+            for a new one.
 
     Raises:
         OperationError: The output file cannot be created, or a process cannot be started.
         SystemExit: In the calling process, with 0 once the job is submitted, and otherwise
             with the exit code of the background process.
     """
-    output, file = _new_output()
+    if again is None:
+        output, file = _new_output()
+        stored = StoredJob.of_this_process(output, options, request)
+    else:
+        output, stored = Path(again.output), again
+        file = _open_again(output)
     reading, writing = os.pipe()
     keeper = fork()
     if keeper:
         os.close(writing)
-        _await_id(reading, keeper, output)
+        _await_id(reading, keeper, output if again is None else None)
     os.close(reading)
     os.setsid()
-    if retries:
+    if again is None:
         keep(output)
-    beside = _BackgroundKeeper(output, [writing, file])
+    stored.save(durably=True)
+    beside = _BackgroundKeeper(stored, [writing, file])
     try:
-        found = attempts(retries, socket, beside)
+        found = attempts(options.retries, options.socket, beside)
     except OperationError:
         if beside.inherited:
             raise  # To the terminal: the first attempt could not be started.
         os._exit(1)
     if isinstance(found, LastAttempt):
-        _end(found, output, socket, notify)
+        _end(found, output, options.socket, options.notify)
     number, telling = found
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    if number == 1:
-        return Background(telling, output, file, writing)
-    return Background(telling, output, _output_again(output), None)
-
-
-def _output_again(output: Path) -> int:
-    """Open the output file of earlier attempts as stdout and stderr; return its descriptor."""
-    again = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    if number == beside.first:
+        return Background(telling, stored, file, writing)
     for descriptor in (1, 2):
-        os.dup2(again, descriptor)
-    return again
+        os.dup2(file := _open_again(output), descriptor)
+    return Background(telling, replace(stored, attempt=number, job=None), file, None)
+
+
+def _open_again(output: Path) -> int:
+    """Return a descriptor of the output file of earlier attempts.
+
+    Raises:
+        OperationError: The file cannot be written.
+    """
+    try:
+        return os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise OperationError(f"cannot write {output}: {error.strerror}") from None
+
+
+def output_folder() -> Path:
+    """Return the folder of the outputs, and of the jobs that have not ended."""
+    return default_state().parent / "output"
 
 
 def _new_output() -> tuple[Path, int]:
     """Return a new file that only the user may read, and its descriptor."""
-    folder = default_state().parent / "output"
+    folder = output_folder()
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     try:
         with TrustedFolder(folder, 0o700) as inside:
@@ -168,16 +206,23 @@ def _new_output() -> tuple[Path, int]:
         raise OperationError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
-    """Print the job's id and exit; without an id, exit as the background process did."""
+def _await_id(reading: int, keeper: int, output: Path | None) -> NoReturn:
+    """Print the job's id and exit; without an id, exit as the background process did.
+
+    Args:
+        reading: Descriptor of the pipe from the background.
+        keeper: Pid of the background process.
+        output: Output file, which is deleted if there is no job; None to keep it.
+    """
     with open(reading) as pipe:
         job = pipe.readline().strip()
     if job:
         click.echo(job)
         sys.exit(0)
     _, status = os.waitpid(keeper, 0)
-    for path in (output, exit_file(output)):
-        path.unlink(missing_ok=True)
+    if output is not None:
+        for path in (output, exit_file(output), stored_file(output)):
+            path.unlink(missing_ok=True)
     code = os.waitstatus_to_exitcode(status)
     sys.exit(code if code >= 0 else 1)
 
@@ -192,9 +237,15 @@ def _cause(socket: str, last: LastAttempt) -> str:
 
 
 def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> NoReturn:
-    """Run the notify command, if any, once the job has ended; exit as the program did."""
+    """Run the notify command, if any, once the job has ended; exit as the program did.
+
+    A job whose end was requested from this process, as when the host shuts down, stays stored.
+    """
+    if last.job is None or is_to_end(last):
+        os._exit(last.code)
+    forget(output)
     try:
-        if notify is not None and last.job is not None:
+        if notify is not None:
             await_end(Client(Path(socket)), last.job)
             said = {
                 "TFM_JOB": last.job,

@@ -26,8 +26,31 @@ def keep(output: Path) -> None:
         raise OperationError(f"cannot write {path}: {error.strerror}") from None
 
 
+def claim(output: Path) -> int | None:
+    """Become the keeper of a job that has none, and empty its exit file.
+
+    Returns:
+        Descriptor of the locked file; None if the job has a keeper.
+
+    Raises:
+        OperationError: The exit file cannot be written.
+    """
+    path = exit_file(output)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    return descriptor
+
+
 def is_kept(output: Path, user: str) -> bool:
-    """Return whether a job with this output may be started again if it fails."""
+    """Return whether the keeper of a job with this output runs, which may start it again."""
     with suppress(OperationError), open_output(exit_file(output), user) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -53,6 +53,8 @@ def wait_in_queue(
     except ControllerError as error:
         raise OperationError(str(error)) from None
     assert admitted is not None
+    if attempt is not None:
+        attempt.admitted()
     try:
         return _carry_out(admitted)
     finally:

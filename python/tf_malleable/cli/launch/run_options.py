@@ -75,6 +75,11 @@ OPTIONS: Final = (
         default=0,
     ),
     CommandOption(
+        "requeue",
+        "In the background only: run a program that was interrupted again, as after a reboot:"
+        " tfm submit --resume.",
+    ),
+    CommandOption(
         "kill-leftovers",
         "Kill the processes that the program leaves in the background when it ends.  [default:"
         " the job lasts until the last of them has ended]",
@@ -128,6 +133,7 @@ class RunOptions:
     expected: float | None
     after: tuple[str, ...]
     retries: int
+    requeue: bool
     kill_leftovers: bool
     detach: bool
     notify: str | None

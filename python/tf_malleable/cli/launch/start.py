@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Final, NoReturn
 
+    from tf_malleable.api.schema.job_request import JobRequest
     from tf_malleable.api.schema.join import Join
     from tf_malleable.cli.launch.attempts import Attempt
     from tf_malleable.cli.launch.run_options import RunOptions
+    from tf_malleable.cli.launch.stored_job import StoredJob
 
 _MOST_RETRIES: Final = 1000
 _FOR_ANY_PROGRAM: Final = frozenset(
@@ -32,8 +34,12 @@ _FOR_ANY_PROGRAM: Final = frozenset(
 _COORDINATOR: Final = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 
 
-def start(options: RunOptions) -> NoReturn:
+def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
     """Start the program, which replaces this process; with some options, after a fork.
+
+    Args:
+        options: Options of the command.
+        again: The job, if it is submitted again; see continue_in_background().
 
     Raises:
         ValueError: An option or a variable is invalid.
@@ -63,14 +69,16 @@ def start(options: RunOptions) -> NoReturn:
             raise ValueError(requirement.reason("--threads runs without a controller"))
         become_with_limit(options.threads, options.command)
     os.environ[environment.FOLLOW_CGROUP] = str(int(following))
-    cpus = _admitted_as_job(options, required)
+    cpus = _admitted_as_job(options, required, again)
     if cpus:
         os.environ[environment.THREADS] = str(min(len(cpus), most))
     preload()
     become(options.command)
 
 
-def _admitted_as_job(options: RunOptions, required: bool) -> Collection[int]:
+def _admitted_as_job(
+    options: RunOptions, required: bool, again: StoredJob | None
+) -> Collection[int]:
     """Make the program to come a job; return its CPUs, as ask_controller()."""
     # Slow to load, and not needed with --threads.
     from tf_malleable.api.schema.job_names import default_name, shortened_command
@@ -85,6 +93,8 @@ def _admitted_as_job(options: RunOptions, required: bool) -> Collection[int]:
         expected=options.expected,
         area=options.area,
         after=_ids(options.after, options.socket),
+        array=None if again is None else again.array,
+        at_once=None if again is None else again.at_once,
         kill_leftovers=options.kill_leftovers,
         **{name: getattr(options, name) for name in ASKED},
     )
@@ -92,7 +102,7 @@ def _admitted_as_job(options: RunOptions, required: bool) -> Collection[int]:
         from tf_malleable.cli.launch.arrays import continue_for_each
 
         request = continue_for_each(options.array, request)
-    attempt = _attempt(options)
+    attempt = _attempt(options, request, again)
     if attempt is not None and attempt.output is not None:
         from dataclasses import replace
 
@@ -121,14 +131,19 @@ def _ids(jobs: tuple[str, ...], socket: str) -> tuple[str, ...]:
 
 
 def _check_background(options: RunOptions) -> None:
-    for name, value in (("notify", options.notify), ("array", options.array)):
-        if value is not None and not options.detach:
+    background = {
+        "notify": options.notify is not None,
+        "array": options.array is not None,
+        "requeue": options.requeue,
+    }
+    for name, is_given in background.items():
+        if is_given and not options.detach:
             raise ValueError(f"--{name} is for jobs in the background: give --detach, too")
     if options.array is not None and options.id_file is not None:
         raise ValueError("--id-file is for one job, and --array starts several")
 
 
-def _attempt(options: RunOptions) -> Attempt | None:
+def _attempt(options: RunOptions, request: JobRequest, again: StoredJob | None) -> Attempt | None:
     """Continue in a process that is in the background or may be repeated, if requested.
 
     Returns:
@@ -140,7 +155,7 @@ def _attempt(options: RunOptions) -> Attempt | None:
     if options.detach:
         from tf_malleable.cli.launch.background import continue_in_background
 
-        return continue_in_background(options.socket, options.retries, options.notify)
+        return continue_in_background(options, request, again)
     if not options.retries:
         return None
     from tf_malleable.cli.launch.attempts import continue_in_attempts

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.cli.messages import report, say
+from tf_malleable.linux.service_notifications import is_service
 from tf_malleable.model import OperationError
 from tf_malleable.policies import registry
 from tf_malleable.workload.options import Duration
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from tf_malleable.controller.ports import Containers, Power
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
+# Longest time until the controller listens.
+_PATIENCE_SECONDS = 30.0
 
 
 @click.command()
@@ -127,7 +132,8 @@ def controller(
     """Share this machine's CPUs among the jobs that tfm run starts.
 
     Runs until SIGTERM or Ctrl-C. Jobs continue without it, and the next controller with the
-    same state file takes them over.
+    same state file takes them over. Your jobs of tfm submit that a reboot has interrupted are
+    submitted again; see tfm submit.
     """
     # Imported here because the server library is slow to load.
     from tf_malleable.controller import daemon
@@ -147,9 +153,49 @@ def controller(
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)
+    _resume_stored_jobs(socket)
     code = daemon.run(options, _containers(), power)
     if code:
         sys.exit(code)
+
+
+def _resume_stored_jobs(socket: Path | None) -> None:
+    """Have a process of its own submit this user's stored jobs again once the controller answers.
+
+    It is started here, as it and the jobs must not inherit the controller's priority. In a service,
+    they would be part of the service, and end with it; there the user is told what to do.
+    """
+    from tf_malleable.api.transport.address import default_listening_socket
+    from tf_malleable.cli.launch.background import output_folder
+    from tf_malleable.cli.launch.stored_job import stored_jobs
+
+    path = os.path.abspath(socket or default_listening_socket())
+    jobs = [job for job in stored_jobs(output_folder())[0] if job.options["socket"] == path]
+    if not jobs:
+        return
+    if is_service():
+        count = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
+        say(f"{count} stored that may have been interrupted: tfm submit --resume")
+        return
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    code = 1
+    try:
+        os.setsid()
+        # Nobody waits for it, so it must not be a child of the controller.
+        if not os.fork():
+            from tf_malleable.cli.launch.resume import resume
+
+            os.dup2(2, 1)
+            resume(path, _PATIENCE_SECONDS)
+        code = 0
+    except (OperationError, OSError) as error:
+        code = report(OperationError(str(error)))
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _power(

@@ -1,0 +1,195 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Stored jobs: what tfm submit needs to start a job again after a reboot.
+
+A file beside the job's output has the command, the environment, the folder and all options. It is
+the user's own, and read only by commands of that user: no controller ever starts what somebody
+else has stored. It is deleted when the job has ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.cli.launch.run_options import RunOptions
+from tf_malleable.linux.trusted_folder import TrustedFolder
+from tf_malleable.model import OperationError
+
+_SUFFIX: Final = ".job"
+_MOST_BYTES: Final = 1 << 26
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """A job of tfm submit that has not ended.
+
+    Attributes:
+        output: Output file of the job.
+        options: Options of tfm run, by attribute of RunOptions; of an array, those of this index.
+        array: Name of the job's array; None for none.
+        at_once: Maximum number of running jobs of the array; None for all.
+        folder: Folder in which the program starts.
+        umask: Mask of the modes of the files that it makes.
+        environment: Environment of the program.
+        submitted: Unix time of the submission in seconds.
+        job: Id of the job; None before the controller has it.
+        attempt: Number of the present attempt, from 1.
+        started: True if the program has started in this attempt.
+    """
+
+    output: str
+    options: Mapping[str, Any]
+    array: str | None
+    at_once: int | None
+    folder: str
+    umask: int
+    environment: Mapping[str, str]
+    submitted: float
+    job: str | None = None
+    attempt: int = 1
+    started: bool = False
+
+    @classmethod
+    def of_this_process(cls, output: Path, options: RunOptions, request: JobRequest) -> StoredJob:
+        """Return the job that this process is about to submit.
+
+        Raises:
+            OperationError: This process's folder is gone.
+        """
+        try:
+            folder = os.getcwd()
+        except OSError as error:
+            raise OperationError(f"cannot find this folder: {error.strerror}") from None
+        os.umask(umask := os.umask(0))
+        said = {field: getattr(options, field) for field in _FIELDS}
+        said |= {"array": None, "after": request.after, "name": request.name, "given": ()}
+        return cls(
+            str(output),
+            said,
+            request.array,
+            request.at_once,
+            folder,
+            umask,
+            dict(os.environ),
+            time.time(),
+        )
+
+    @property
+    def title(self) -> str:
+        """Id and name of the job, for people."""
+        name = self.options["name"]
+        return f"job {name}" if self.job is None else f"job {self.job} ({name})"
+
+    def next_attempt(self) -> StoredJob | None:
+        """Return the job as it is to be submitted again; None if it is not to run again.
+
+        What has not started waits again. What was interrupted runs again with --requeue, or as
+        one of its --retries.
+        """
+        if not self.started or self.options["requeue"]:
+            return replace(self, started=False)
+        if self.attempt <= self.options["retries"]:
+            return replace(self, started=False, attempt=self.attempt + 1)
+        return None
+
+    def run_options(self, after: tuple[str, ...]) -> RunOptions:
+        """Return the options of tfm run, with other jobs to start after."""
+        said = {**self.options, "after": after}
+        return RunOptions(**{**said, "command": tuple(said["command"]), "given": frozenset()})
+
+    def save(self, *, durably: bool = False) -> None:
+        """Write the file.
+
+        Args:
+            durably: Whether to wait until the disk has it.
+
+        Raises:
+            OperationError: The file cannot be written.
+        """
+        path = stored_file(Path(self.output))
+        text = json.dumps(dataclasses.asdict(self))
+        name = f"{path.name}.{os.getpid()}"
+        try:
+            with TrustedFolder(path.parent) as folder:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with open(folder.open(name, flags, 0o600), "w") as file:
+                    file.write(text)
+                    file.flush()
+                    if durably:
+                        os.fsync(file.fileno())
+                places = {"src_dir_fd": folder.descriptor, "dst_dir_fd": folder.descriptor}
+                os.rename(name, path.name, **places)
+        except OSError as error:
+            raise OperationError(f"cannot write {path}: {error.strerror}") from None
+
+
+_FIELDS: Final = tuple(RunOptions.__annotations__)
+
+
+def stored_file(output: Path) -> Path:
+    """Return the file for a stored job with this output."""
+    return output.with_suffix(_SUFFIX)
+
+
+def forget(output: Path) -> None:
+    """Delete the stored job with this output, if there is one."""
+    with suppress(OSError):
+        stored_file(output).unlink()
+
+
+def stored_jobs(folder: Path) -> tuple[list[StoredJob], list[str]]:
+    """Return the stored jobs of this user in order of submission, and what cannot be read.
+
+    Args:
+        folder: Folder of the outputs.
+
+    Returns:
+        The jobs, and a sentence for each file or folder that is not understood or not this user's.
+    """
+    found: list[StoredJob] = []
+    bad: list[str] = []
+    try:
+        with TrustedFolder(folder) as inside:
+            for name in inside.names():
+                if not name.endswith(_SUFFIX):
+                    continue
+                try:
+                    with open(inside.open(name, os.O_RDONLY)) as file:
+                        found.append(_parse(file.read(_MOST_BYTES), folder / name))
+                except OSError as error:
+                    bad.append(f"cannot read {folder / name}: {error.strerror}")
+                except ValueError:
+                    bad.append(f"cannot understand {folder / name}: delete it, or upgrade")
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        return [], [f"cannot read {folder}: {error.strerror}"]
+    return sorted(found, key=lambda each: each.submitted), bad
+
+
+def stored_job(output: Path) -> StoredJob | None:
+    """Return the stored job with this output; None if it has ended, or cannot be read."""
+    return next((job for job in stored_jobs(output.parent)[0] if job.output == str(output)), None)
+
+
+def _parse(text: str, path: Path) -> StoredJob:
+    """Return the job of a file.
+
+    Raises:
+        ValueError: The file has another form, as of a newer version.
+    """
+    try:
+        job = StoredJob(**json.loads(text))
+        if set(job.options) != {*_FIELDS} or stored_file(Path(job.output)) != path:
+            raise ValueError(f"must have the options of {path}")
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return job

@@ -1,0 +1,300 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Jobs of tfm submit are not lost with the processes that keep them, as in a reboot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import CPU, tfm
+from tests.support.controllers import Controller, wait_for
+from tests.support.deadline import DEADLINE
+
+OPTIONS = ("--cpus", str(CPU), "--policy", "fcfs-strict")
+Start = Callable[..., Controller]
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path, monkeypatch):
+    """The folder of output files, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tf_malleable" / "output"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a controller that takes over the jobs of the one before."""
+    running: list[Controller] = []
+
+    def begin(**more) -> Controller:
+        running.append(Controller(tmp_path, *OPTIONS, **more))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.process.kill()
+        each.process.communicate(timeout=DEADLINE)
+
+
+def submitted(*arguments: str, **options) -> str:
+    """Return the id of a job in the background."""
+    result = tfm("submit", *arguments, **options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.strip()
+
+
+def stored(outputs: Path) -> list[dict]:
+    """Return the stored jobs, oldest first."""
+    found = [json.loads(path.read_text()) for path in outputs.glob("*.job")]
+    return sorted(found, key=lambda each: each["submitted"])
+
+
+def lose_power(controller: Controller) -> None:
+    """Kill all jobs, the processes that keep them, and the controller, at once."""
+    jobs = controller.get("/v1/jobs")["jobs"]
+    controller.process.kill()
+    controller.process.communicate(timeout=DEADLINE)
+    for job in jobs:
+        for pid in (keeper_of(job["pid"]), job["pid"]):
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda pid=pid: has_ended(pid))
+
+
+def shut_down(controller: Controller) -> None:
+    """Send SIGTERM to all of these, as the service manager does before a reboot."""
+    jobs = controller.get("/v1/jobs")["jobs"]
+    keepers = [keeper_of(job["pid"]) for job in jobs]
+    controller.stop()
+    for pid in (*(job["pid"] for job in jobs), *keepers):
+        os.kill(pid, signal.SIGTERM)
+    for pid in keepers:
+        wait_for(lambda pid=pid: has_ended(pid))
+
+
+def keeper_of(pid: int) -> int:
+    """Return the pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def said(controller: Controller, text: str) -> str:
+    """Return the line of the controller's stderr in which this text occurs."""
+    assert controller.process.stderr is not None
+    while line := controller.process.stderr.readline():
+        if text in line:
+            return line
+    raise AssertionError(f"never said: {text}")
+
+
+def program(go: Path, then: str = "echo ran") -> list[str]:
+    """Return a program that waits until there is a file."""
+    return ["--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; {then}"]
+
+
+@pytest.mark.parametrize("end", [lose_power, shut_down])
+def test_what_waited_waits_again_and_what_ran_runs_again(start, outputs, tmp_path, end):
+    go, folder = tmp_path / "go", tmp_path / "folder"
+    folder.mkdir()
+    environment = {**os.environ, "COLOUR": "green"}
+    first = start()
+    ran = submitted("--requeue", "--name", "ran", *program(go))
+    then = 'echo "$COLOUR $PWD $(umask)"'
+    waited = submitted("--name", "waited", *program(go, then), cwd=folder, env=environment)
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True, False])
+    end(first)
+    again = start()
+    said(again, f"job {ran} (ran) was interrupted and is submitted again as job ")
+    said(again, f"job {waited} (waited) waits again as job ")
+    jobs = wait_for(lambda: (found := again.get("/v1/jobs")["jobs"])[1:] and found)
+    assert [(each["name"], each["state"]) for each in jobs] == [
+        ("ran", "running"),
+        ("waited", "waiting"),
+    ]
+    go.touch()
+    # The old ids are as good as the new ones.
+    assert tfm("wait", ran, waited).returncode == 0
+    assert tfm("logs", ran).stdout.endswith("ran\n")
+    os.umask(mask := os.umask(0))
+    assert tfm("logs", waited).stdout.endswith(f"green {folder} {mask:04o}\n")
+    wait_for(lambda: not stored(outputs))
+
+
+def test_what_ran_runs_again_only_if_it_asked_for_it(start, outputs, tmp_path):
+    first = start()
+    number = submitted("--name", "once", *program(tmp_path / "go"))
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    again = start()
+    line = said(again, "was interrupted and does not run again")
+    assert line == (
+        f"job {number} (once) was interrupted and does not run again: it has neither --requeue"
+        " nor --retries left\n"
+    )
+    assert (stored(outputs), again.get("/v1/jobs")["jobs"]) == ([], [])
+    assert tfm("wait", number).returncode == 1
+
+
+def test_retries_that_are_left_count(start, outputs, tmp_path):
+    go, tries = tmp_path / "go", tmp_path / "tries"
+    first = start()
+    then = program(go, "exit 4")
+    then[-1] = f"echo x >> {tries}; {then[-1]}"
+    number = submitted("--retries", "2", *then)
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    again = start()
+    said(again, "is submitted again as job")
+    go.touch()
+    assert tfm("wait", number).returncode == 4
+    assert tries.read_text() == "x\n" * 3
+    assert len(again.get("/v1/history")["jobs"]) == 3
+
+
+def test_it_is_stored_for_its_user_alone_until_it_has_ended(start, outputs, tmp_path):
+    go = tmp_path / "go"
+    start()
+    number = submitted(*program(go), env={**os.environ, "SECRET": "x"})
+    (path,) = outputs.glob("*.job")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (job,) = stored(outputs)
+    assert (job["job"], job["environment"]["SECRET"]) == (number, "x")
+    # Whose keeper lives is nobody else's business.
+    assert tfm("submit", "--resume").stdout == ""
+    go.touch()
+    assert tfm("wait", number).returncode == 0
+    wait_for(lambda: not stored(outputs))
+
+
+def test_what_is_cancelled_is_stored_no_longer(start, outputs):
+    start()
+    number = submitted("--requeue", "--", "sleep", "600")
+    assert tfm("cancel", number).returncode == 0
+    assert tfm("wait", number).returncode == 128 + signal.SIGTERM
+    wait_for(lambda: not stored(outputs))
+
+
+@pytest.mark.parametrize(("end", "runs"), [("cancel", 0), ("exit", 0), ("kill", 1)])
+def test_a_job_that_lost_its_keeper_runs_again_only_if_nobody_wanted_its_end(
+    start, outputs, tmp_path, end, runs
+):
+    go = tmp_path / "go"
+    controller = start()
+    number = submitted("--requeue", *program(go))
+    pid = controller.get(f"/v1/jobs/{number}")["pid"]
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    os.kill(keeper_of(pid), signal.SIGKILL)
+    # It runs on.
+    assert tfm("submit", "--resume").stdout == ""
+    if end == "cancel":
+        assert tfm("cancel", number).returncode == 0
+    elif end == "exit":
+        go.touch()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
+    result = tfm("submit", "--resume")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) == runs
+    assert len(controller.get("/v1/jobs")["jobs"]) == runs
+    go.touch()
+    wait_for(lambda: not stored(outputs))
+
+
+def test_a_service_tells_what_to_do(start, outputs, tmp_path):
+    first = start()
+    number = submitted("--requeue", "--name", "ran", "--", "sleep", "600")
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    again = start(env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
+    assert again.get("/v1/jobs")["jobs"] == []
+    result = tfm("submit", "--resume")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"job {number} (ran) was interrupted and is submitted again")
+    (job,) = again.get("/v1/jobs")["jobs"]
+    assert tfm("cancel", job["id"]).returncode == 0
+    tfm("wait", job["id"])
+
+
+def test_jobs_start_after_the_new_one(start, outputs, tmp_path):
+    go = tmp_path / "go"
+    first = start()
+    number = submitted("--requeue", "--name", "ran", *program(go))
+    submitted("--name", "then", "--after", number, "--", "true")
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True, False])
+    lose_power(first)
+    again = start()
+    said(again, "(then) waits again")
+    ran, then = again.get("/v1/jobs")["jobs"]
+    assert then["after"] == [ran["id"]]
+    go.touch()
+    assert tfm("wait", then["id"]).returncode == 0
+
+
+def test_an_array_stays_an_array(start, outputs, tmp_path):
+    go = tmp_path / "go"
+    first = start()
+    then = 'echo "index $TF_MALLEABLE_ARRAY_INDEX"'
+    result = tfm("submit", "--requeue", "--array", "4-5%1", "--name", "x", *program(go, then))
+    assert (result.returncode, result.stderr) == (0, "")
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True, False])
+    lose_power(first)
+    again = start()
+    said(again, "(x[5]) waits again")
+    jobs = again.get("/v1/jobs")["jobs"]
+    assert [each["name"] for each in jobs] == ["x[4]", "x[5]"]
+    assert "no more than 1 of the jobs of its array run at once" in tfm("show", "x[5]").stdout
+    go.touch()
+    assert tfm("wait", *result.stdout.split()).returncode == 0
+    for index in (4, 5):
+        assert tfm("logs", f"x[{index}]").stdout.endswith(f"index {index}\n")
+
+
+def test_a_folder_that_is_gone_is_said_and_the_job_stays(start, outputs, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    first = start()
+    number = submitted("--requeue", *program(tmp_path / "go"), cwd=folder)
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    folder.rmdir()
+    again = start()
+    said(again, f"cannot use {folder}, the folder of job {number} (sh): No such file or directory")
+    said(again, f"job {number} (sh) stays stored; tfm submit --resume tries again")
+    assert len(stored(outputs)) == 1
+
+
+def test_files_of_others_and_nonsense_are_left_alone(start, outputs):
+    start()
+    assert submitted("--", "true") == "1"
+    (outputs / "x.job").write_text('{"output": "/etc/passwd"}')
+    result = tfm("submit", "--resume")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == (f"tfm: cannot understand {outputs / 'x.job'}: delete it, or upgrade\n")
+    if os.geteuid() == 0:
+        (outputs / "x.job").write_text("{}")
+        os.chown(outputs / "x.job", 65534, 65534)
+        result = tfm("submit", "--resume")
+        assert (result.returncode, result.stdout) == (0, "")
+        assert "belongs to user" in result.stderr
+
+
+def test_it_is_for_the_background():
+    result = tfm("run", "--requeue", "--", "true")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "tfm: --requeue is for jobs in the background: give --detach, too\n"
+    result = tfm("submit", "--resume", "--", "true")
+    assert result.returncode == 2
+    assert "give no program" in result.stderr
+    assert "COMMAND" in tfm("submit").stderr
