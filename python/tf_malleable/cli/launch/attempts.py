@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Retries: runs a program again if it fails, each attempt as a process and a job of its own.
+"""Attempts: runs a program as a child of tfm, and again if it fails, each time as a new job.
 
 The process that starts the attempts does not belong to the jobs. It passes signals on to the
-current attempt, as the program does not replace it.
+current attempt, as the program does not replace it. It also stays in front of a program that a
+shell waits for, so that the shell does not see when the controller stops the program.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.messages import say
-from tf_malleable.model import OperationError
+from tf_malleable.linux.processes import procfs
+from tf_malleable.model.errors import OperationError
+
+if TYPE_CHECKING:
+    from tf_malleable.api.transport.client import Client
 
 # Signals that request the end, so that there are no further attempts.
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
@@ -115,8 +118,22 @@ class Keeper:
         """Handle the end of the program of an attempt, which may not be the last one."""
 
 
+def is_seen_by_a_shell() -> bool:
+    """Return whether a shell with job control may wait for this process.
+
+    Such a shell takes a program that the controller stops for one that its user has stopped: it
+    goes on with the next command, and Ctrl-C does not reach the program any more.
+    """
+    if os.getsid(0) == os.getpid():  # The terminal is this process's own.
+        return False
+    with suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        return True
+    return False
+
+
 def continue_in_attempts(socket: str, retries: int) -> Attempt:
-    """Fork a process for each attempt; the calling process exits as the last of them.
+    """Fork a process for each attempt; the calling process ends as the last of them.
 
     Args:
         socket: Path of the controller's socket.
@@ -128,9 +145,22 @@ def continue_in_attempts(socket: str, retries: int) -> Attempt:
     """
     found = attempts(retries, socket, Keeper())
     if isinstance(found, LastAttempt):
-        sys.exit(found.code)
+        _end_as(found)
     _, telling = found
     return Attempt(telling)
+
+
+def _end_as(last: LastAttempt) -> NoReturn:
+    """End as an attempt did: a shell ends a loop only if Ctrl-C has ended a program of it."""
+    if last.signal not in (None, signal.SIGKILL):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # The program's is enough.
+        number = signal.Signals(last.signal)
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    sys.exit(last.code)
 
 
 def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | LastAttempt:
@@ -168,7 +198,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
         with open(hearing) as pipe:
             said = pipe.read()
         job = said.strip() or None
-        status, is_unwanted = _wait(program, passed_on)
+        status, is_unwanted = _wait(program, passed_on, job, socket)
         if not said and last is not None:
             return last
         code = status if status >= 0 else 128 - status
@@ -188,7 +218,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
 def _is_to_repeat(last: LastAttempt, socket: str, keeper: Keeper) -> bool:
     """Return whether nobody wanted the end of a failed attempt; once its job has ended."""
     if last.job is not None:
-        client = Client(Path(socket))
+        client = _client(socket)
         how = f"{last.what} ended with exit code {last.code}, {_WAITING}"
         await_end(client, last.job, partial(keeper.say, how), keeper.patience)
         is_cancelled = _is_cancelled(client, last.job, keeper.patience)
@@ -225,25 +255,60 @@ def fork() -> int:
         raise OperationError(f"cannot start a process: {error.strerror}") from None
 
 
-def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
+def _wait(
+    program: int, passed_on: set[signal.Signals], job: str | None, socket: str
+) -> tuple[int, bool]:
     """Pass signals on to a child until it ends.
+
+    Args:
+        program: Pid of the child.
+        passed_on: Signals that are passed on.
+        job: Id of the child's job; None if it is none.
+        socket: Path of the controller's socket.
 
     Returns:
         Exit code, or the negative number of the signal that ended the child; and whether one of
         the signals passed on requested the end.
     """
-    is_unwanted = False
+    asked: int | None = None
     while True:
         came = signal.sigwaitinfo(passed_on | {signal.SIGCHLD})
-        if came.si_signo != signal.SIGCHLD:
-            is_unwanted = is_unwanted or came.si_signo in _ENDING
+        number = came.si_signo
+        if number != signal.SIGCHLD:
             # The child has received signals of the kernel, such as for Ctrl-C, itself.
             if came.si_code <= 0:
-                os.kill(program, came.si_signo)
+                os.kill(program, number)
+            if number in _ENDING:
+                asked = asked or number
+                if job is not None and _is_stopped(program):
+                    _cancel(_client(socket), job)
             continue
         ended, status = os.waitpid(program, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status), is_unwanted
+            code = os.waitstatus_to_exitcode(status)
+            # One that was stopped is ended by the controller's SIGTERM; one that waited exits.
+            if asked is not None and code in (-signal.SIGTERM, 128 + asked):
+                code = -asked
+            return code, asked is not None
+
+
+def _cancel(client: Client, job: str) -> None:
+    from tf_malleable.api.schema.messages import JobStatus
+
+    with suppress(OperationError):
+        client.ask("POST", f"/v1/jobs/{job}/cancel", JobStatus)
+
+
+def _is_stopped(program: int) -> bool:
+    """Return whether a child is stopped, so that no signal reaches it until it may go on."""
+    stat = procfs.read_stat(program)
+    return stat is not None and stat.state == "T"
+
+
+def _client(socket: str) -> Client:
+    from tf_malleable.api.transport.client import Client  # Slow to load.
+
+    return Client(Path(socket))
 
 
 def await_end(
@@ -277,6 +342,8 @@ def await_end(
 
 def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
     """Return whether a job that has just ended is recorded as cancelled; None if unknown."""
+    from tf_malleable.cli.ended_jobs import find_ended
+
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
         with suppress(OperationError):

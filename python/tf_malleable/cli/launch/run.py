@@ -42,7 +42,8 @@ def run(socket: os.PathLike[str], **values: Any) -> None:  # noqa: ANN401 - of a
 
     Every Python process of the program loads tf_malleable before tensorflow. The program
     replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
-    tfm stays, passes signals on, and exits as the last attempt did.
+    and for a job that is started on a terminal, tfm stays, passes signals on, and exits as the
+    program did: the shell does not see when the controller stops the program.
 
     What the program leaves in the background when it ends stays part of the job, which lasts
     until the last of these processes has ended. Its exit code is that of the program.

@@ -156,10 +156,12 @@ def _attempt(options: RunOptions, request: JobRequest, again: StoredJob | None) 
         from tf_malleable.cli.launch.background import continue_in_background
 
         return continue_in_background(options, request, again)
-    if not options.retries:
-        return None
-    from tf_malleable.cli.launch.attempts import continue_in_attempts
+    if not options.retries and not os.path.exists(options.socket):
+        return None  # Nobody stops the program.
+    from tf_malleable.cli.launch.attempts import continue_in_attempts, is_seen_by_a_shell
 
+    if not options.retries and not is_seen_by_a_shell():
+        return None
     return continue_in_attempts(options.socket, options.retries)
 
 
