@@ -41,6 +41,20 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(f
     assert max_of_run("--max", "4") == 4
 
 
+@pytest.mark.parametrize("option", ["foo", "fo_o", "after"])
+def test_a_variable_of_no_option_is_refused(file, monkeypatch, option):
+    variable = f"TF_MALLEABLE_RUN_{option.upper()}"
+    monkeypatch.setenv(variable, "1")
+    result = tfm("run", "--", "true")
+    option = option.replace("_", "-")
+    assert result.returncode == 2
+    said = f"tfm: {variable}: tfm run has no option '{option}' that can be set; there are threads, "
+    assert result.stderr.startswith(said)
+    assert len(result.stderr.splitlines()) == 1
+    monkeypatch.setenv(variable, "")
+    assert tfm("run", "--", "true").returncode == 0
+
+
 def test_flags_can_be_set_too(file):
     file.write_text("[run]\nrequire-controller = yes\n")
     result = tfm("run", "--", "true")

@@ -132,10 +132,11 @@ class Settings:
         for path, sections in self.files.items():
             for option, value in (sections or {}).get(name, {}).items():
                 yield Setting(name, option, value, str(path))
-        for option in known:
-            variable = variable_of(name, option)
-            if said := os.environ.get(variable):
-                yield Setting(name, option, said, variable)
+        prefix, options = variable_of(name, ""), {variable_of(name, each): each for each in known}
+        for variable, said in os.environ.items():
+            if said and variable.startswith(prefix):
+                option = options.get(variable, variable.removeprefix(prefix).lower())
+                yield Setting(name, option.replace("_", "-"), said, variable)
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

@@ -117,9 +117,13 @@ def _settings() -> dict[str, Any]:
         for section in sections:
             MODULES[section.partition(" ")[0]]
         texts |= sections.get(_COMMAND, {})
-    for name in _OPTIONS:
-        if text := os.environ.get(variable_of(_COMMAND, name)):
-            texts[name] = text
+    prefix, names = (
+        variable_of(_COMMAND, ""),
+        {variable_of(_COMMAND, each): each for each in _OPTIONS},
+    )
+    for variable, text in os.environ.items():
+        if text and variable.startswith(prefix):
+            texts[names[variable]] = text
     return {_OPTIONS[name].variable: _set(_OPTIONS[name], text) for name, text in texts.items()}
 
 
