@@ -11,11 +11,10 @@ from typing import Final
 
 from benchmarks.tournament.works import Work, makespan, mean_turnaround
 from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.scheduling.records.metrics import BOUND_SECONDS
 
 # No worse than the best static alternative, in makespan and in mean turnaround.
 TOLERANCES: Final = (1.02, 1.05)
-# Of jobs that would end sooner than this alone, the slowdown says little (Feitelson).
-_BOUND_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,7 @@ def fared(
         cores,
         makespan(dict(found)) / min(spans),
         mean_turnaround(dict(found)) / min(turnarounds),
-        max(
-            found[work.id].total_seconds / max(_BOUND_SECONDS, work.alone(cores)) for work in works
-        ),
+        max(found[work.id].total_seconds / max(BOUND_SECONDS, work.alone(cores)) for work in works),
         sum(record.resizes for record in found.values()) / hours,
     )
 

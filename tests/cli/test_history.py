@@ -80,7 +80,7 @@ def test_a_table_and_a_summary(state):
     assert empty == ""
     assert summary == (
         "3 jobs, 1 of them failed: makespan 12.0 s, mean turnaround 6.7 s,"
-        " mean waiting 0.3 s, mean slowdown 1.18, 0.25 jobs/s, 50% of the core time used"
+        " mean waiting 0.3 s, mean slowdown 1.07, 0.25 jobs/s, 50% of the core time used"
     )
 
 

@@ -100,7 +100,7 @@ def texts(figure) -> list[str]:
 
 def test_title_and_legend():
     shown = texts(gantt.draw(shared()))
-    title = "makespan 12.0 s  ·  mean turnaround 6.7 s  ·  mean slowdown 1.18"
+    title = "makespan 12.0 s  ·  mean turnaround 6.7 s  ·  mean slowdown 1.07"
     assert shown[0] == title
     assert shown[4:] == ["running, full height: 2 cores", "waiting", "paused", "failed"]
     plain = texts(gantt.draw(history(job(1, "a", [(0, 4, "running", [0])]))))

@@ -129,9 +129,17 @@ def test_a_run_of_two_jobs():
     assert result.makespan == 10.0
     assert result.mean_turnaround == (4.0 + 10.0) / 2
     assert result.mean_waiting == (4.0 + 1.0) / 2
-    assert result.mean_slowdown == pytest.approx(10 / 9)
+    assert result.mean_slowdown == 1  # 10 s divided by 10 s: of 9 s it says little.
     assert result.throughput == 0.2
     assert result.utilization == pytest.approx(12 / 20)
+
+
+def test_a_job_that_fails_at_once_does_not_decide_the_slowdown():
+    """The bounded slowdown of Feitelson and Rudolph, 1998, with 10 s."""
+    at_once = lived(100.0, [(60, 2)], 0.01)
+    long = lived(100.0, [(30, 2)], 90)
+    assert summary([at_once], 2).mean_slowdown == pytest.approx(60.01 / 10)
+    assert summary([long], 2).mean_slowdown == pytest.approx(120 / 90)
 
 
 def test_what_cannot_be_said_is_none():

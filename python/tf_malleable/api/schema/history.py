@@ -146,7 +146,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         makespan: Time from the first arrival to the last end.
         mean_turnaround: Mean time from arrival to end.
         mean_waiting: Mean time from arrival to the first core.
-        mean_slowdown: Mean of turnaround divided by time with cores.
+        mean_slowdown: Mean of turnaround divided by time with cores, or by 10 s if that is more;
+            at least 1 for each job.
         throughput: Jobs that ended divided by the makespan, per second.
         utilization: CPU time used divided by CPUs times makespan.
     """

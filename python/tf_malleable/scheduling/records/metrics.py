@@ -22,6 +22,9 @@ from tf_malleable.scheduling.records.phases import NOT_FOLLOWED, Course
 from tf_malleable.scheduling.records.speeds import Speedometer
 from tf_malleable.scheduling.records.time_accounts import up_to
 
+BOUND_SECONDS: Final = 10.0
+"""Least time in service that a job's slowdown is measured by (Feitelson and Rudolph)."""
+
 
 @dataclass(frozen=True)
 class Measurements:
@@ -172,7 +175,8 @@ class Totals:
         self._waiting += record.waiting_seconds
         if record.service_seconds > 0:
             self._served += 1
-            self._slowdown += record.total_seconds / record.service_seconds
+            service = max(record.service_seconds, BOUND_SECONDS)
+            self._slowdown += max(1.0, record.total_seconds / service)
         if record.cpu_seconds is not None:
             self._cpu_seconds = (self._cpu_seconds or 0.0) + record.cpu_seconds
 
@@ -181,9 +185,10 @@ class Totals:
 
         - makespan: from the first arrival to the last end.
         - mean turnaround, mean waiting: arithmetic means over all jobs.
-        - mean slowdown: the mean of turnaround divided by time in service. A job that never
-          waited has 1. For a job that is resized, service is the time it had any cores,
-          however many; a job that never had any has no slowdown.
+        - mean slowdown: the mean of the bounded slowdown, which is turnaround divided by time
+          in service, or by 10 s if that is more, and at least 1: otherwise a job that fails at
+          once would count more than all others. For a job that is resized, service is the time
+          it had any cores, however many; a job that never had any has no slowdown.
         - throughput: jobs that ended, with any outcome, divided by the makespan.
         - utilization: CPU time used divided by CPUs times makespan. Jobs whose CPU time is
           unknown count as 0, which makes it a lower bound.
