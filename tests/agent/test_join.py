@@ -98,8 +98,13 @@ def test_twice_is_the_same_job(fake):
     program = JOINING.replace("print", "tfm.join(name='other'); print")
     with Job(program, None, str(fake.path)) as job:
         job.hear()
-        assert job.end("\n") == (0, "", "")
+        code, said, warning = job.end("\n")
+    assert (code, said) == (0, "")
+    assert "UserWarning: this process is a job already, and remains it" in warning
     assert len(fake.heard("jobs")) == 1
+    with Job(program.replace("name='other'", ""), None, str(fake.path)) as job:
+        job.hear()
+        assert job.end("\n") == (0, "", "")
 
 
 def test_what_tfm_run_has_started_is_a_job_already(fake):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ from tf_malleable.runtime import cpuset, environment
 if TYPE_CHECKING:
     from tf_malleable.agent.session import Session
     from tf_malleable.api.transport.connection import Connection
+
+# Pids of this process and its parents that have become jobs by join().
+_joined: list[int] = []
 
 
 def start_agent(asked_for: Join) -> None:
@@ -59,7 +63,8 @@ def join(  # noqa: PLR0913 - published
 
     From then on it is confined to its granted CPUs, TensorFlow's limits follow them, and
     both change as other jobs come and go. A process that is already a job, because
-    `tfm run` started it or it has called this before, remains that job.
+    `tfm run` started it or it has called this before, remains that job. In the second case a
+    warning says so if the call asks for anything.
 
     Args:
         name: The job's name, by default the script's or module's; measured speeds are
@@ -98,6 +103,15 @@ def join(  # noqa: PLR0913 - published
         if not running:
             connection, session = _admitted(wanted, queue)
             agent.start(wanted, connection, session)
+            _joined.append(os.getpid())
+            return
+    asked = (name, min, preferred, max, priority, weight)
+    if os.getpid() in _joined and asked != (None, 1, None, None, 0, 1.0):
+        warnings.warn(
+            "this process is a job already, and remains it: a further tf_malleable.join() changes"
+            " nothing; use tfm set",
+            stacklevel=2,
+        )
 
 
 def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
