@@ -18,11 +18,17 @@ import tf_malleable as tfm  # Before tensorflow.
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import keras
-import numpy as np
-from command_line import Parser
-from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
+try:
+    import keras
+    import numpy as np
+    from command_line import Parser
+    from matplotlib.figure import Figure
+    from sklearn.datasets import load_digits
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"one-process: this example needs {missing.name}: pip install tensorflow matplotlib"
+        " scikit-learn"
+    )
 
 from tf_malleable.figures import style
 from tf_malleable.figures.formats import is_picture

@@ -93,3 +93,16 @@ def test_a_narrated_program_ends_by_sigterm_in_order(tmp_path):
         running.terminate()
         assert running.communicate(timeout=DEADLINE)[0] == "ended\n"
     assert running.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["matplotlib", "sklearn"])
+def test_an_example_says_what_it_needs(tmp_path, module):
+    # As Python says of a module that is not installed.
+    missing = f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')\n"
+    (tmp_path / f"{module}.py").write_text(missing)
+    done = run("one_process.py", tmp_path, path=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        f"one-process: this example needs {module}: pip install tensorflow matplotlib scikit-learn"
+    )
