@@ -111,9 +111,9 @@ def test_installed_after_tensorflow_which_is_then_upgraded(environment, wheel, t
     (tmp_path / "tensorflow-2.99.0.dist-info").mkdir()
     assert environment.python("-c", IMPORT, PYTHONPATH=str(tmp_path)) == (
         "TensorFlow 2.99.0 is installed, but this tf_malleable supports"
-        f" {', '.join(MINORS[:-1])} and {MINORS[-1]};"
-        " build the newest version, in a clone of the repository: pip install --force-reinstall"
-        " --no-deps .\n"
+        f" {', '.join(MINORS[:-1])} and {MINORS[-1]}; pip install 'tensorflow=={MINORS[-1]}.*', or,"
+        " for a newer one, build the newest version, in a clone of the repository: pip install"
+        " --force-reinstall --no-deps .\n"
     )
 
 

@@ -57,13 +57,13 @@ def test_a_minor_that_is_not_carried_is_refused_with_the_remedy(version):
         library.overlay_for(TensorFlow(version, Path("/")), CARRIED)
     assert str(caught.value) == (
         f"TensorFlow {version} is installed, but this tf_malleable supports 2.9, 2.19, 2.20 and"
-        " 2.21; build the newest version, in a clone of the repository: pip install"
-        " --force-reinstall --no-deps ."
+        " 2.21; pip install 'tensorflow==2.21.*', or, for a newer one, build the newest version, in"
+        " a clone of the repository: pip install --force-reinstall --no-deps ."
     )
 
 
 def test_one_overlay_is_named_alone():
-    with pytest.raises(ImportError, match=r"this tf_malleable supports 2\.21; build"):
+    with pytest.raises(ImportError, match=r"this tf_malleable supports 2\.21; pip"):
         library.overlay_for(TensorFlow("2.20.0", Path("/")), {"2.21": Path("/2.21.so")})
 
 

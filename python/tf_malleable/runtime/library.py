@@ -140,8 +140,10 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
     version = "no TensorFlow" if found is None else f"TensorFlow {found.version}"
     *others, last = overlays or ["no version without the patches"]
     supported = f"{', '.join(others)} and {last}" if others else last
+    remedy = f"pip install 'tensorflow=={last}.*', or, for a newer one, {REBUILD}"
     raise ImportError(
-        f"{version} is installed, but this tf_malleable supports {supported}; {REBUILD}"
+        f"{version} is installed, but this tf_malleable supports {supported};"
+        f" {remedy if overlays else REBUILD}"
     )
 
 
