@@ -105,6 +105,16 @@ def test_ctrl_c_ends_a_paused_job_and_the_loop_around_it(controller, shell, run)
     assert [(each["id"], each["outcome"]) for each in history] == [("1", "cancelled")]
 
 
+def test_ctrl_c_ends_a_job_that_waits_and_the_loop_around_it(controller, shell, run):
+    shell.type(f"{run} > /dev/null & for i in 1 2 3; do {run}; done")
+    shell.wait_for("^tfm: job . ")  # The one of both that waits.
+    shell.type(CTRL_C)
+    shell.wait_for(r"\$ $")
+    shell.type("echo code $?")
+    shell.wait_for("^code 130")
+    assert len(controller.get("/v1/jobs")["jobs"]) == 1
+
+
 def test_ctrl_z_still_stops_a_job(shell, run, tmp_path):
     shell.type(run)
     shell.wait_for("^begun")
