@@ -133,7 +133,7 @@ def test_grants_and_pauses_reach_what_remains(state, tmp_path, way):
             job = await left(here, way, tmp_path / "pid")
             here.service.set_cores(ME, job.job, 1)
             (cpu,) = here.status(job.job).granted
-            assert os.sched_getaffinity(job.pid) == {cpu}
+            await here.until(lambda: os.sched_getaffinity(job.pid) == {cpu})
             here.service.pause(ME, job.job)
             await here.until(lambda: read_stat(job.pid).state == "T")
             await asyncio.sleep(1.5)  # A survey.

@@ -118,20 +118,6 @@ class Keeper:
         """Handle the end of the program of an attempt, which may not be the last one."""
 
 
-def is_seen_by_a_shell() -> bool:
-    """Return whether a shell with job control may wait for this process.
-
-    Such a shell takes a program that the controller stops for one that its user has stopped: it
-    goes on with the next command, and Ctrl-C does not reach the program any more.
-    """
-    if os.getsid(0) == os.getpid():  # The terminal is this process's own.
-        return False
-    with suppress(OSError):
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-        return True
-    return False
-
-
 def continue_in_attempts(socket: str, retries: int) -> Attempt:
     """Fork a process for each attempt; the calling process ends as the last of them.
 

@@ -25,6 +25,21 @@ def is_program(name: str) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
+def is_seen_by_a_shell() -> bool:
+    """Return whether a shell with job control may wait for this process.
+
+    Such a shell takes a program that the controller stops for one that its user has stopped: it
+    goes on with the next command, and Ctrl-C does not reach the program any more.
+    """
+    if os.getsid(0) == os.getpid():  # The terminal is this process's own.
+        return False
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:  # There is no terminal.
+        return False
+    return True
+
+
 def become_with_limit(threads: int, command: tuple[str, ...]) -> NoReturn:
     """Replace this process by a program whose limit is set by hand, without a controller."""
     os.environ[environment.THREADS] = str(threads)

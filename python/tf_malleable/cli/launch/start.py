@@ -9,7 +9,13 @@ from __future__ import annotations
 import os
 
 from tf_malleable.api.schema import requirement
-from tf_malleable.cli.launch.program import become, become_with_limit, is_program, preload
+from tf_malleable.cli.launch.program import (
+    become,
+    become_with_limit,
+    is_program,
+    is_seen_by_a_shell,
+    preload,
+)
 from tf_malleable.cli.messages import say
 from tf_malleable.linux.cgroups.container import in_container
 from tf_malleable.model.errors import OperationError
@@ -158,10 +164,10 @@ def _attempt(options: RunOptions, request: JobRequest, again: StoredJob | None) 
         return continue_in_background(options, request, again)
     if not options.retries and not os.path.exists(options.socket):
         return None  # Nobody stops the program.
-    from tf_malleable.cli.launch.attempts import continue_in_attempts, is_seen_by_a_shell
-
     if not options.retries and not is_seen_by_a_shell():
         return None
+    from tf_malleable.cli.launch.attempts import continue_in_attempts
+
     return continue_in_attempts(options.socket, options.retries)
 
 
