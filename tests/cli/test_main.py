@@ -15,7 +15,8 @@ from tests.support.deadline import DEADLINE
 from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
-    *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "web", "set", "pause"),
+    *("run", "submit", "controller", "status", "jobs", "show", "logs", "wait", "top"),
+    *("web", "set", "pause"),
     *("resume", "cancel", "policy", "history", "power", "workload", "simulate", "container"),
     *("elastic", "cluster", "tier", "config", "completion"),
 ]

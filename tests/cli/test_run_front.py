@@ -108,6 +108,7 @@ ORDINARY = [
     ["--max", "4", "--priority=-3", "--weight=0.5", "--mem", "4G", "--", "python", "a.py"],
     ["--min=1", "--preferred", "2", "--gpus", "1", "--name", "x", "--id-file", "id", "true"],
     ["--no-queue", "--queue", "--no-follow-cgroup", "--require-controller", "true"],
+    ["--start-controller", "--no-start-controller", "true"],
     ["--require-malleable", "--kill-leftovers", "--tier", "--area=a/b", "true"],
     ["--time-limit", "90m", "--expected=1h", "--after", "1", "--after=2", "--socket", "s", "true"],
     ["--retries", "2", "--requeue", "--detach", "--notify", "mail", "true"],

@@ -5,6 +5,7 @@ MODULES = {
     "run": "launch.run",
     "submit": "launch.submit",
     "controller": "services.controller",
+    "status": "services.status",
     "jobs": "jobs.job_list",
     "show": "jobs.show",
     "logs": "jobs.logs",

@@ -16,12 +16,14 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from tf_malleable.api.transport.address import default_listening_socket
+from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
@@ -31,6 +33,7 @@ from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.processes.machine_watch import MachineWatch
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.service import Service, ServiceParts
+from tf_malleable.controller.state.log_file import LogFile, LogFileError
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
 from tf_malleable.linux.cpu_claims import Claim, ClaimError
@@ -44,6 +47,7 @@ from tf_malleable.policies import registry
 _MOST_CONNECTIONS = 16384
 _METRICS_CONNECTIONS = 64
 _SWITCH_SECONDS = 0.001
+_LOOK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +69,9 @@ class Options:
         gpus: Number of GPUs to share out, or ``"auto"`` for all of the host; None for none.
         max_running: Maximum number of jobs that have started and not ended; None for no limit.
         safe_watts: Peak in watts that applies while there is no power budget; None for no limit.
+        log: File to log to once the controller listens, of limited size; None for stderr.
+        ready: Descriptor to which a line is written once the controller listens; None for none.
+        idle_end: Seconds without jobs and requests after which the controller ends; None for never.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and policy changes; 2 also
             requests.
     """
@@ -80,6 +87,9 @@ class Options:
     gpus: str | None = None
     max_running: int | None = None
     safe_watts: float | None = None
+    log: Path | None = None
+    ready: int | None = None
+    idle_end: float | None = None
     verbosity: int = 0
 
 
@@ -92,7 +102,7 @@ def run(
     containers: Callable[[str], Containers] | None = None,
     power: Power | None = None,
 ) -> int:
-    """Run a controller until SIGTERM, SIGINT or, in the foreground, SIGHUP.
+    """Run a controller until SIGTERM, SIGINT or, in the foreground, SIGHUP, or until it is idle.
 
     Args:
         options: Options of the controller.
@@ -120,6 +130,8 @@ def run(
         provision=_provision(options),
         power=power,
         safe=None if options.safe_watts is None else Budget(options.safe_watts),
+        log=None if options.log is None else os.path.abspath(options.log),
+        idle_end=options.idle_end,
     )
     with ExitStack() as stack:
         try:
@@ -137,14 +149,24 @@ def run(
             stack.callback(claim.close)
             if claim.problem is not None:
                 _log.warning("%s", claim.problem)
+            log = None if options.log is None else LogFile(options.log)
+            if log is not None:
+                stack.callback(log.close)
 
-            def service() -> Service:
+            async def started() -> Service:
                 found = containers and containers(os.path.abspath(listener.path))
                 plugged = replace(parts, containers=found)
-                return Service(watch.machine(), options.policy, store, __version__, plugged)
+                service = Service(watch.machine(), options.policy, store, __version__, plugged)
+                try:
+                    await service.start()
+                except OSError as error:
+                    raise _StartError(
+                        f"cannot take over the jobs in {store.path}: {error.strerror or error}"
+                    ) from None
+                return service
 
-            asyncio.run(_serve(service, store.path, watch, listener, claim, metrics))
-        except (_StartError, ListenError, StoreError, ClaimError) as error:
+            asyncio.run(_serve(started, watch, listener, claim, metrics, log, options.ready))
+        except (_StartError, ListenError, StoreError, ClaimError, LogFileError) as error:
             say(f"tfm controller: {error}")
             return 1
     return 0
@@ -165,23 +187,18 @@ def _provision(options: Options) -> Provision:
 
 
 async def _serve(
-    create_service: Callable[[], Service],
-    state: Path,
+    started: Callable[[], Awaitable[Service]],
     watch: MachineWatch,
     listener: UnixListener,
     claim: Claim,
     metrics: socket.socket | None,
+    log: LogFile | None,
+    ready: int | None,
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
     machine = watch.machine()
-    service = create_service()
-    try:
-        await service.start()
-    except OSError as error:
-        raise _StartError(
-            f"cannot take over the jobs in {state}: {error.strerror or error}"
-        ) from None
+    service = await started()
     servers = []
 
     def share_out(machine: Machine) -> None:
@@ -200,9 +217,14 @@ async def _serve(
         # Otherwise each garbage collection would scan all modules: 20 ms in which no grant is sent.
         gc.collect()
         gc.freeze()
+        if log is not None:
+            log.take_over()
         say(_ready(machine, service, listener, metrics))
         notify("READY=1")
-        await _until(stop)
+        if ready is not None:
+            with open(ready, "w") as pipe, suppress(BrokenPipeError):  # Who has asked is gone.
+                print(os.getpid(), file=pipe, flush=True)
+        await _until(stop, service, log)
         notify("STOPPING=1")
     finally:
         following.cancel()
@@ -215,14 +237,24 @@ async def _serve(
             await server.close()
 
 
-async def _until(stop: asyncio.Event) -> None:
-    """Wait for the event; until then, notify the service manager's watchdog periodically."""
+async def _until(stop: asyncio.Event, service: Service, log: LogFile | None) -> None:
+    """Wait for the event, or until the service is past use.
+
+    Until then, notify the service manager's watchdog and limit the log file periodically.
+    """
     seconds = watchdog_seconds()
+    is_to_look = log is not None or service.info().idle_end is not None
     while not stop.is_set():
+        pause = min(until_next(_LOOK_SECONDS), seconds or inf) if is_to_look else seconds
         try:
-            await asyncio.wait_for(stop.wait(), seconds)
+            await asyncio.wait_for(stop.wait(), pause)
         except asyncio.TimeoutError:
             notify("WATCHDOG=1")
+            if log is not None:
+                log.trim()
+            if service.is_past_use():
+                say("tfm controller: there have been no jobs and requests for long, so it ends")
+                return
 
 
 def _on_signal(stop: asyncio.Event) -> None:

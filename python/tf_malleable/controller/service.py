@@ -49,6 +49,7 @@ from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.model.units import quoted
@@ -68,6 +69,8 @@ class ServiceParts:
         provision: Resources to share out other than cores.
         power: Power meter of this host; None if nothing is metered.
         safe: Power budget while there is no other; None for no limit.
+        log: File that a controller in the background logs to; None for one in the foreground.
+        idle_end: Seconds without jobs and requests after which the controller ends; None for never.
     """
 
     containers: Containers | None = None
@@ -75,6 +78,8 @@ class ServiceParts:
     provision: Provision = field(default_factory=Provision)
     power: Power | None = None
     safe: Budget | None = None
+    log: str | None = None
+    idle_end: float | None = None
 
 
 class Service:
@@ -141,7 +146,8 @@ class Service:
         self._feed = Feed(self._reactor, self._encoded, self.info, self.power.profile)
         self._store = store
         self._version = version
-        self._started = self._reactor.now()
+        self._started = self._last_use = self._reactor.now()
+        self._log, self._idle_end = parts.log, parts.idle_end
         self.share_out = self._reactor.share_out
         self.history = self._histories.history
 
@@ -183,10 +189,26 @@ class Service:
             problem=self._reactor.problem or self._store.problem,
             gpus=list(self._reactor.provision.gpus),
             max_running=self._reactor.provision.most_jobs,
+            user=user_name(os.geteuid()),
+            log=self._log,
+            idle_end=self._idle_end,
         )
+
+    def is_past_use(self) -> bool:
+        """Return whether the controller is to end, as it has had no jobs and requests for so long.
+
+        To be called now and then, as jobs also end without a request.
+        """
+        if self._idle_end is None:
+            return False
+        now = self._reactor.now()
+        if self._roster.live:
+            self._last_use = now
+        return now - self._last_use >= self._idle_end
 
     async def meet(self, peer: Peer) -> None:
         """Get to know the container of a caller if it has just started; before any other call."""
+        self._last_use = self._reactor.now()
         if self._containers is not None:
             await self._containers.meet(peer.pid)
 

@@ -248,6 +248,9 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
         problem: Current problem of the controller; null if there is none.
         gpus: Numbers of the GPUs that are shared out.
         max_running: Maximum number of jobs that have started and not ended; null for no limit.
+        user: Name of the user as whom the controller runs.
+        log: File that a controller in the background logs to; null for one in the foreground.
+        idle_end: Seconds without jobs and requests after which the controller ends; null for never.
     """
 
     version: str
@@ -259,6 +262,9 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
     gpus: list[int] = []
     max_running: int | None = None
+    user: str = ""
+    log: str | None = None
+    idle_end: float | None = None
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ class NoAnswerError(OperationError):
 
     Attributes:
         problem: Message without the remedy.
+        is_nobody: True if no process listens there.
     """
 
     def __init__(self, socket: str | os.PathLike[str], error: OSError) -> None:
@@ -35,7 +36,8 @@ class NoAnswerError(OperationError):
             socket: Path of the controller's socket.
             error: Exception of the connection attempt.
         """
-        if isinstance(error, _NOBODY):
+        self.is_nobody = isinstance(error, _NOBODY)
+        if self.is_nobody:
             self.problem = f"no controller answers at {socket}"
             super().__init__(f"{self.problem}; start one with: tfm controller")
         else:

@@ -39,6 +39,12 @@ OPTIONS: Final = (
     CommandOption("id-file", "Write the job's id to FILE.", "path", "FILE"),
     CommandOption("require-controller", "Fail if no controller answers, rather than run alone."),
     CommandOption(
+        "start-controller",
+        "Start a controller in the background if none answers at the standard path.  [default: for"
+        " jobs in the background]",
+        "switch",
+    ),
+    CommandOption(
         "require-malleable",
         "End a program whose TensorFlow cannot be malleable, rather than run it as stock.",
     ),
@@ -127,6 +133,7 @@ class RunOptions:
     queue: bool
     id_file: str | None
     require_controller: bool
+    start_controller: bool | None
     require_malleable: bool
     area: str | None
     time_limit: float | None

@@ -86,6 +86,11 @@ def _admitted_as_job(
     options: RunOptions, required: bool, again: StoredJob | None
 ) -> Collection[int]:
     """Make the program to come a job; return its CPUs, as ask_controller()."""
+    is_to_be_kept = options.start_controller is None and options.detach
+    if (options.start_controller or is_to_be_kept) and is_program(options.command[0]):
+        from tf_malleable.cli.launch.controller_start import start_controller
+
+        start_controller(options.socket)
     # Slow to load, and not needed with --threads.
     from tf_malleable.api.schema.job_names import default_name, shortened_command
     from tf_malleable.api.schema.job_request import ASKED, JobRequest

@@ -20,6 +20,8 @@ from tf_malleable.workload.options import Duration
 if TYPE_CHECKING:
     from tf_malleable.controller.ports import Containers, Power
 
+_DETACHED_IDLE_SECONDS = 86400.0
+
 _PATH = click.Path(dir_okay=False, path_type=Path)
 # Longest time until the controller listens.
 _PATIENCE_SECONDS = 30.0
@@ -110,6 +112,18 @@ _PATIENCE_SECONDS = 30.0
     metavar="FILE",
     help="Take budgets from the MQTT broker that FILE names.  [default: only from this host]",
 )
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Run in the background, and return once it listens: log to controller.log beside the"
+    " state file.",
+)
+@click.option(
+    "--idle-end",
+    type=Duration(),
+    metavar="TIME",
+    help="End after TIME without jobs and requests.  [default: never; with --detach 1d]",
+)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
@@ -127,6 +141,8 @@ def controller(
     power_curve: Path | None,
     safe_watts: float | None,
     budgets_from: Path | None,
+    detach: bool,
+    idle_end: float | None,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -134,7 +150,17 @@ def controller(
     Runs until SIGTERM or Ctrl-C. Jobs continue without it, and the next controller with the
     same state file takes them over. Your jobs of tfm submit that a reboot has interrupted are
     submitted again; see tfm submit.
+
+    The first tfm submit of a user starts one with --detach, if none answers; tfm status
+    shows it.
     """
+    log = ready = None
+    if detach:
+        from tf_malleable.cli.services.detached import continue_detached, log_file
+
+        log = log_file(state)
+        idle_end = _DETACHED_IDLE_SECONDS if idle_end is None else idle_end
+        ready = continue_detached(socket)
     # Imported here because the server library is slow to load.
     from tf_malleable.controller import daemon
 
@@ -150,6 +176,9 @@ def controller(
         gpus=gpus,
         max_running=max_running,
         safe_watts=safe_watts,
+        log=log,
+        ready=ready,
+        idle_end=idle_end,
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)
