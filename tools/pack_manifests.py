@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Copy deploy/kubernetes/base to where a wheel and the Helm chart have it.
+"""Copy deploy/kubernetes/base, and the controller's units, to where a wheel and Helm have them.
 
-`tfm cluster install` applies the copy in the package, and Helm takes the chart's CRD from
-its own folder. --check writes nothing, and fails if a copy differs.
+`tfm cluster install` and `tfm service install` apply the copies in the package, and Helm takes
+the chart's CRD from its own folder. --check writes nothing, and fails if a copy differs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 BASE = KUBERNETES / "base"
 PACKAGED = ROOT / "python" / "tf_malleable" / "cli" / "cluster" / "manifests.yaml"
+UNITS = ROOT / "python" / "tf_malleable" / "cli" / "services" / "units"
 CHART_CRD = KUBERNETES / "chart" / "crds" / "crd.yaml"
 
 
@@ -32,7 +33,15 @@ def copies() -> dict[Path, str]:
     """Return what each copy must be."""
     first = "# Written by tools/pack_manifests.py from deploy/kubernetes/base.\n"
     joined = "---\n".join(path.read_text() for path in resources())
-    return {PACKAGED: first + joined, CHART_CRD: first + (BASE / "crd.yaml").read_text()}
+    units = {"system": "tf_malleable.service", "user": "user/tf_malleable.service"}
+    return {
+        PACKAGED: first + joined,
+        CHART_CRD: first + (BASE / "crd.yaml").read_text(),
+        **{
+            UNITS / f"{name}.service": (ROOT / "deploy" / path).read_text()
+            for name, path in units.items()
+        },
+    }
 
 
 def main() -> int:
@@ -43,7 +52,7 @@ def main() -> int:
     wrong = [path for path, text in copies().items() if not _is(path, text)]
     for path in wrong:
         if check:
-            print(f"{path.relative_to(ROOT)} differs from deploy/kubernetes/base", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} differs from what is in deploy", file=sys.stderr)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(copies()[path])

@@ -15,7 +15,7 @@ from tests.support.deadline import DEADLINE
 from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
-    *("run", "submit", "controller", "status", "jobs", "show", "logs", "wait", "top"),
+    *("run", "submit", "controller", "status", "service", "jobs", "show", "logs", "wait", "top"),
     *("web", "set", "pause"),
     *("resume", "cancel", "policy", "history", "power", "workload", "simulate", "container"),
     *("elastic", "cluster", "tier", "config", "completion"),

@@ -82,6 +82,8 @@ def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     for needed in (
         f"runtime/libtf_malleable_overlay-{tensorflow.minor}.so",
         "cli/cluster/manifests.yaml",
+        "cli/services/units/system.service",
+        "cli/services/units/user.service",
         "preload/sitecustomize.py",
         "py.typed",
     ):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.deadline import DEADLINE
+from tf_malleable.cli.services.unit_text import unit_text
 
 pytestmark = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
@@ -32,6 +33,15 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
     "unit", [UNIT, UNIT.parent / "user" / UNIT.name, TIER], ids=["system", "user", "tier"]
 )
 def test_systemd_understands_it(unit):
+    done = analyze("verify", unit)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("system", [True, False], ids=["system", "user"])
+def test_systemd_understands_what_tfm_service_writes(tmp_path, system):
+    options = ["--area", "a b", "--meter", 'rapl:/x%h/$HOME/"q"\\', "--cpus", "2-15"]
+    unit = tmp_path / UNIT.name
+    unit.write_text(unit_text(system, ["/bin/sh"], options))
     done = analyze("verify", unit)
     assert (done.returncode, done.stderr) == (0, "")
 

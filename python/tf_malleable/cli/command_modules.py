@@ -6,6 +6,7 @@ MODULES = {
     "submit": "launch.submit",
     "controller": "services.controller",
     "status": "services.status",
+    "service": "services.service",
     "jobs": "jobs.job_list",
     "show": "jobs.show",
     "logs": "jobs.logs",
