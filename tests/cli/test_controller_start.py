@@ -9,15 +9,18 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import started, tfm
-from tests.support.controllers import TFM, ask, wait_for
+from tests.support.controllers import TFM, Client, ask, wait_for
 from tests.support.deadline import DEADLINE
 
+# Time enough for a loaded machine to submit a job to a controller that is idle.
+IDLE, LONGER = "4s", "6"
 STARTED = "tfm: a controller runs in the background now (pid "
 
 
@@ -220,9 +223,9 @@ def test_a_controller_that_already_answers_is_enough(place):
 
 
 def test_it_ends_when_there_have_been_no_jobs_for_long(place):
-    assert tfm("controller", "--detach", "--idle-end", "1s").returncode == 0
-    assert place.info()["idle_end"] == 1.0
-    assert tfm("submit", "--", "sleep", "3").returncode == 0
+    assert tfm("controller", "--detach", "--idle-end", IDLE).returncode == 0
+    assert f"{place.info()['idle_end']:.0f}s" == IDLE
+    assert tfm("submit", "--", "sleep", LONGER).returncode == 0
     wait_for(lambda: not place.socket.exists())
     wait_for(lambda: place.pid() is None)
     (ended,) = (place.log.parent / "output").glob("*.exit")
@@ -234,3 +237,17 @@ def test_it_ends_when_there_have_been_no_jobs_for_long(place):
     done = tfm("submit", "--", "true")
     assert (done.returncode, done.stdout) == (0, "2\n")
     assert done.stderr.startswith(STARTED)
+
+
+def test_it_does_not_end_while_somebody_looks_on(place):
+    assert tfm("controller", "--detach", "--idle-end", IDLE).returncode == 0
+    client = Client(place.socket)
+    client.request("GET", "/v1/events")
+    answer = client.getresponse()
+    assert answer.readline()
+    time.sleep(float(LONGER))
+    assert place.socket.exists()
+    answer.close()
+    client.close()
+    wait_for(lambda: not place.socket.exists())
+    assert "no jobs and requests for long" in place.log.read_text()

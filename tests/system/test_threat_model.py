@@ -234,6 +234,17 @@ def test_a_controller_its_jobs_and_its_page(places):
     assert unknown(done) == []
 
 
+def test_a_controller_in_the_background(places):
+    words = ("controller", "--detach", "--idle-end", "1s")
+    with traced(places, TFM, *words, TF_MALLEABLE_CLAIMS="") as controller:
+        controller.process.wait(SECONDS)
+    done = {*controller.done()}
+    names = ("controller.log", "controller.db")
+    assert {f"STATE/tf_malleable/{name}" for name in names} <= done
+    assert "RUNTIME/tf_malleable/controller.sock.start" in done
+    assert unknown(done) == []
+
+
 def test_a_tier(places):
     source = make_source(places.root / "source", {"a": b"x" * 100_000})
     socket = places["RUNTIME"] / "tf_malleable-tier" / "tier.sock"

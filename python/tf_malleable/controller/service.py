@@ -30,6 +30,7 @@ from tf_malleable.api.schema.requests import (
     Progress,
     Submission,
 )
+from tf_malleable.controller.clock import Usage
 from tf_malleable.controller.jobs.job_views import grant_line, job_status
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
@@ -88,6 +89,7 @@ class Service:
     Attributes:
         share_out: Shares out the CPUs of the given machine from now on.
         power: Power metering and power budgets.
+        usage: Requests in progress, and the time since the last one.
         history: Returns the jobs that ended last; see :class:`Histories`.
     """
 
@@ -146,7 +148,8 @@ class Service:
         self._feed = Feed(self._reactor, self._encoded, self.info, self.power.profile)
         self._store = store
         self._version = version
-        self._started = self._last_use = self._reactor.now()
+        self._started = self._reactor.now()
+        self.usage = Usage(self._reactor.now)
         self._log, self._idle_end = parts.log, parts.idle_end
         self.share_out = self._reactor.share_out
         self.history = self._histories.history
@@ -201,14 +204,12 @@ class Service:
         """
         if self._idle_end is None:
             return False
-        now = self._reactor.now()
         if self._roster.live:
-            self._last_use = now
-        return now - self._last_use >= self._idle_end
+            self.usage.note()
+        return self.usage.unused_seconds() >= self._idle_end
 
     async def meet(self, peer: Peer) -> None:
         """Get to know the container of a caller if it has just started; before any other call."""
-        self._last_use = self._reactor.now()
         if self._containers is not None:
             await self._containers.meet(peer.pid)
 

@@ -231,12 +231,13 @@ async def _in_turn(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def _meeting(service: Service, caller: Callable[[web.Request], Peer]) -> Middleware:
-    """Return a middleware by which the service gets to know the caller's container first."""
+    """Return a middleware by which the service knows of requests, and of their callers first."""
 
     @web.middleware
     async def meet(request: web.Request, handler: Handler) -> web.StreamResponse:
-        await service.meet(caller(request))
-        return await handler(request)
+        with service.usage.in_use():
+            await service.meet(caller(request))
+            return await handler(request)
 
     return meet
 
