@@ -163,7 +163,7 @@ def test_without_a_controller(tmp_path):
         with pytest.raises(ConnectionError) as caught:
             tfm.join(socket=tmp_path / "c.sock")
         assert str(caught.value) == (
-            f"no controller answers at {tmp_path}/c.sock; start one with: tfm controller"
+            f"no controller answers at {tmp_path}/c.sock; start one with: tfm controller --detach"
         )
 
 

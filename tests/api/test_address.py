@@ -155,7 +155,7 @@ def test_clients_find_root_s_controller_if_there_is_none_of_their_own(monkeypatc
     ("error", "problem", "advice"),
     [
         *(
-            (kind(), "no controller answers at /s", "; start one with: tfm controller")
+            (kind(), "no controller answers at /s", "; start one with: tfm controller --detach")
             for kind in (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
         ),
         (

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import started, tfm
-from tests.support.controllers import TFM, Client, ask, wait_for
+from tests.support.controllers import TFM, Client, ask, controller, wait_for
 from tests.support.deadline import DEADLINE
+from tests.support.fixtures import directory as directory
 
 # Time enough for a loaded machine to submit a job to a controller that is idle.
 IDLE, LONGER = "4s", "6"
@@ -31,6 +32,9 @@ class Place:
         self.socket = folder / "tf_malleable" / "controller.sock"
         self.log = folder / "state" / "tf_malleable" / "controller.log"
         self.config = folder / "config"
+        self.absence = (
+            f"no controller answers at {self.socket}; start one with: tfm controller --detach"
+        )
 
     def info(self) -> dict[str, object]:
         status, info = ask(self.socket, "GET", "/v1")
@@ -133,10 +137,7 @@ def test_status_names_it(place):
 def test_status_of_none_is_an_error(place):
     done = tfm("status")
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr
-        == f"tfm: no controller answers at {place.socket}; start one with: tfm controller\n"
-    )
+    assert done.stderr == f"tfm: {place.absence}\n"
 
 
 @pytest.mark.parametrize("off", ["option", "variable", "file"])
@@ -150,10 +151,7 @@ def test_it_can_be_turned_off(place, monkeypatch, off):
     options = ["--no-start-controller"] if off == "option" else []
     done = tfm("submit", *options, "--", "true")
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr
-        == f"tfm: no controller answers at {place.socket}; start one with: tfm controller\n"
-    )
+    assert done.stderr == f"tfm: {place.absence}\n"
     assert not place.socket.parent.exists()
 
 
@@ -178,6 +176,22 @@ def test_none_is_started_inside_a_job(place, monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_JOIN", "{}")
     assert tfm("submit", "--", "true").returncode == 1
     assert not place.socket.exists()
+
+
+def test_none_is_started_beside_another_that_has_these_cpus(place, monkeypatch, directory):
+    claims = directory / "claims"
+    claims.mkdir(0o700)
+    monkeypatch.setenv("TF_MALLEABLE_CLAIMS", str(claims))
+    with controller(directory) as other:
+        done = tfm("submit", "--", "true")
+        assert (done.returncode, done.stdout) == (1, "")
+        said = (
+            f"tfm: no controller answers at {place.socket}, and none can be started: a controller"
+        )
+        assert done.stderr.startswith(said)
+        assert "already shares out CPUs" in done.stderr
+        assert f"listens at {other.socket}: use that one" in done.stderr
+        assert not place.socket.exists()
 
 
 def test_a_service_is_left_to_systemd(place):

@@ -288,7 +288,7 @@ def test_an_id_goes_before_a_name(controller):
 )
 def test_without_a_controller_it_says_how_to_start_one(command, socket):
     assert failure(*command) == (
-        f"tfm: no controller answers at {socket}; start one with: tfm controller"
+        f"tfm: no controller answers at {socket}; start one with: tfm controller --detach"
     )
 
 

@@ -61,7 +61,9 @@ def test_without_a_controller_there_it_is_said(ssh, socket):
     result = remotely("jobs")
     assert (result.returncode, result.stdout) == (1, "")
     there, here = result.stderr.splitlines()
-    assert there == f"tfm: no controller answers at {socket}; start one with: tfm controller"
+    assert (
+        there == f"tfm: no controller answers at {socket}; start one with: tfm controller --detach"
+    )
     assert here.startswith("tfm: cannot reach the controller at ssh://ada@far:2222 (")
 
 

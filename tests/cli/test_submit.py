@@ -153,7 +153,7 @@ def test_without_a_controller_nothing_is_started(outputs, socket):
     result = tfm("submit", "--", "true")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"tfm: no controller answers at {socket}; start one with: tfm controller\n"
+        f"tfm: no controller answers at {socket}; start one with: tfm controller --detach\n"
     )
     assert list(outputs.iterdir()) == []
 

@@ -19,7 +19,7 @@ class Clock:
         return self._epoch + time.monotonic()
 
 
-class Usage:
+class TimeUnused:
     """Time since a service was last used. Not thread-safe."""
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -30,7 +30,7 @@ from tf_malleable.api.schema.requests import (
     Progress,
     Submission,
 )
-from tf_malleable.controller.clock import Usage
+from tf_malleable.controller.clock import TimeUnused
 from tf_malleable.controller.jobs.job_views import grant_line, job_status
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
@@ -149,7 +149,7 @@ class Service:
         self._store = store
         self._version = version
         self._started = self._reactor.now()
-        self.usage = Usage(self._reactor.now)
+        self.usage = TimeUnused(self._reactor.now)
         self._log, self._idle_end = parts.log, parts.idle_end
         self.share_out = self._reactor.share_out
         self.history = self._histories.history

@@ -211,7 +211,7 @@ def test_without_a_controller_nothing_starts(socket):
     result = tfm("workload", write("0 -- touch made\n"))
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        f"tfm: no controller answers at {socket}; start one with: tfm controller\n"
+        f"tfm: no controller answers at {socket}; start one with: tfm controller --detach\n"
     )
     assert sorted(os.listdir()) == ["mix.txt"]
 

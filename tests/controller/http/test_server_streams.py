@@ -24,7 +24,7 @@ from tests.support.deadline import DEADLINE
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import ControllerInfo
 from tf_malleable.api.schema.refusal import Refusal
-from tf_malleable.controller.clock import Usage
+from tf_malleable.controller.clock import TimeUnused
 from tf_malleable.controller.http import request_reader
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.clients import BODIES_OF_AN_OWNER, IDLE_SECONDS, Clients
@@ -41,7 +41,7 @@ class Scripted:
     def __init__(self) -> None:
         self.open: list[str] = []
         self.peers: list[int] = []
-        self.usage = Usage(time.monotonic)
+        self.usage = TimeUnused(time.monotonic)
 
     def info(self) -> ControllerInfo:
         return ControllerInfo(

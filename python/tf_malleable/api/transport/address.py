@@ -39,7 +39,7 @@ class NoAnswerError(OperationError):
         self.is_nobody = isinstance(error, _NOBODY)
         if self.is_nobody:
             self.problem = f"no controller answers at {socket}"
-            super().__init__(f"{self.problem}; start one with: tfm controller")
+            super().__init__(f"{self.problem}; start one with: tfm controller --detach")
         else:
             reason = error.strerror or error
             self.problem = f"cannot reach the controller at {socket} ({reason})"
