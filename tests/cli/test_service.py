@@ -6,14 +6,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import tfm
 from tests.support.controllers import TFM, ask, wait_for
+from tests.support.deadline import DEADLINE
 
 NOT_BOOTED = "System has not been booted with systemd as init system (PID 1). Can't operate."
 
@@ -173,6 +176,43 @@ def test_it_takes_the_place_of_one_in_the_background(systemctl, tmp_path):
         assert cmdline(job["pid"]) == "sleep 600"
     finally:
         os.kill(job["pid"], 9)
+
+
+# It says that it is another process than it is.
+LIAR = """
+import json, os, socket, sys
+said = {"version": "0", "protocol": 1, "pid": int(sys.argv[2]), "started": 0.0, "policy": "equal",
+        "cpus": [], "problem": None, "log": "/log"}
+body = json.dumps(said).encode()
+head = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nConnection: close\\r\\n"
+os.umask(0o077)
+os.makedirs(os.path.dirname(sys.argv[1]))
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(sys.argv[1])
+    server.listen()
+    print("listening", flush=True)
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            if connection.recv(65536):
+                connection.sendall(head + b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+"""
+
+
+def test_it_ends_who_listens_not_who_is_said_to(systemctl, tmp_path):
+    socket = tmp_path / "tf_malleable" / "controller.sock"
+    with subprocess.Popen(["sleep", "600"]) as victim:
+        command = [sys.executable, "-c", LIAR, socket, str(victim.pid)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as liar:
+            try:
+                assert liar.stdout is not None
+                assert liar.stdout.readline() == b"listening\n"
+                assert tfm("service", "install", "--user").returncode == 0
+                assert liar.wait(DEADLINE) == -signal.SIGTERM
+                assert victim.poll() is None
+            finally:
+                victim.kill()
+                liar.kill()
 
 
 def cmdline(pid: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from tf_malleable.cli.launch.controller_start import UNIT, unit_file
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.services.controller import controller
 from tf_malleable.cli.services.unit_text import is_ours, unit_text
+from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 from tf_malleable.model import OperationError
 
@@ -202,14 +204,26 @@ def _write(path: Path, text: str) -> None:
 
 def _end_detached(system: bool) -> None:
     """End a controller in the background whose socket or CPUs the service needs."""
-    sockets = {standard_socket(), *([Path(ROOT_SOCKET)] if system else [])}
-    for client in map(Client, sockets):
-        with suppress(OperationError, ProcessLookupError):
-            info = client.info()
-            if info.log is None:
+    for path in {standard_socket(), *([Path(ROOT_SOCKET)] if system else [])}:
+        client = Client(path)
+        with suppress(OSError, OperationError):
+            pid = _own_listener(path)
+            if pid is None or client.info().log is None:
                 continue
-            os.kill(info.pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
             end = time.monotonic() + _END_SECONDS
             while time.monotonic() < end:
                 client.info()
                 time.sleep(_POLL_SECONDS)
+
+
+def _own_listener(path: Path) -> int | None:
+    """Return the pid of who listens at a socket, by the kernel's word; None if it is not ours.
+
+    Raises:
+        OSError: Nobody listens there.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(path))
+        peer = peer_of(connection)
+    return peer.pid if peer.uid == os.geteuid() and peer.pid > 0 else None
