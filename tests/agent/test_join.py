@@ -185,10 +185,10 @@ def test_refused(fake):
 
 
 def test_a_shape_that_the_machine_does_not_have(fake):
-    sentence = "max must be at most 2, the number of CPUs shared out here, not 64"
+    sentence = "min must be at most 2, the number of CPUs shared out here, not 64"
     fake.answer_with("jobs", lambda handler: handler.answer(400, {"error": sentence}))
     with pytest.raises(ValueError, match=sentence):
-        tfm.join(socket=fake.path, max=64)
+        tfm.join(socket=fake.path, min=64)
 
 
 @pytest.mark.parametrize(

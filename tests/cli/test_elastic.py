@@ -38,7 +38,7 @@ def own_folder(tmp_path, monkeypatch):
             "--workers must be at most the number of shards, 4, not 8",
         ),
         (["local", "--shards", "0", "--", "true"], "--shards must be an integer from 1 to 256"),
-        (["local", "--threads", "0", "--", "true"], "--threads must be an integer from 1 to"),
+        (["local", "--threads", "0", "--", "true"], "--threads must be an integer from 1, not 0"),
         (["local", "--name", "a/b", "--", "true"], "letters, digits"),
         (["run", "--coordinator", "here", "--", "true"], "an address is HOST:PORT"),
         (["run", "--coordinator", "here:1", "--", "true"], "must have the training's secret"),

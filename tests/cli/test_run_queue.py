@@ -224,3 +224,20 @@ def test_in_another_pid_namespace_it_waits_its_turn_too(tmp_path):
             assert process.poll() is None
             fake.wait_for_acknowledgement(fake.grant({CPU}))
             assert process.communicate(timeout=DEADLINE)[0] == "ran\n"
+
+
+def test_more_cores_than_there_are_is_all_of_them(controller):
+    result = tfm("run", "--max", "4", "--", "true")
+    said = "tfm: job 1 can get at most 1 core, not 4: there are no more here"
+    assert (result.returncode, result.stderr.splitlines()[0]) == (0, said)
+    result = tfm("run", "--", "true", env={**os.environ, "TF_MALLEABLE_RUN_MAX": "4"})
+    assert result.returncode == 0
+    result = tfm("submit", "--max", "4", "--preferred", "3", "--", "sleep", "600")
+    assert (result.returncode, result.stdout) == (0, "3\n")
+    assert "job 3 can get at most 1 core, not 4" in result.stderr
+    said = tfm("set", "3", "--max", "4").stdout
+    assert said.startswith("job 3 (sleep): max set to 1, not 4: there are no more here; ")
+    assert tfm("cancel", "3").returncode == 0
+    result = tfm("run", "--min", "2", "--", "true")
+    assert result.returncode == 2
+    assert "min must be at most 1, the number of CPUs shared out here" in result.stderr

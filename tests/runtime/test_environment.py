@@ -43,7 +43,9 @@ def test_the_first_limit_is_bounded_by_the_capacity(monkeypatch):
     monkeypatch.setenv(environment.THREADS, "8")
     assert environment.first_threads() == 8
     monkeypatch.setenv(environment.THREADS, "9")
-    with pytest.raises(ValueError, match="TF_MALLEABLE_THREADS must be an integer from 1 to 8"):
+    assert environment.first_threads() == 8
+    monkeypatch.setenv(environment.THREADS, "0")
+    with pytest.raises(ValueError, match="TF_MALLEABLE_THREADS must be an integer from 1, not"):
         environment.first_threads()
 
 

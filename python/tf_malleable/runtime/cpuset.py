@@ -59,9 +59,8 @@ def set_cpuset(cpus: Iterable[int]) -> None:
         cpus: CPU numbers of the operating system, for example ``{0, 3}``.
 
     Raises:
-        ValueError: The set is empty, contains something that is not a CPU number or
-            a CPU this process may not use, or is larger than the capacity. Nothing
-            has changed then.
+        ValueError: The set is empty, or contains something that is not a CPU number or
+            a CPU this process may not use. Nothing has changed then.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()

@@ -17,12 +17,14 @@ TF_CONFIG_THREADING = "TF_MALLEABLE_TF_CONFIG_THREADING"
 CEILING = 1024
 
 
-def _read_count(variable: str, highest: int) -> int | None:
+def _read_count(variable: str, highest: int | None = None) -> int | None:
     text = os.environ.get(variable, "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= highest):
-        raise ValueError(f"{variable} must be an integer from 1 to {highest}, not {text!r}")
+    is_count = text.isascii() and text.isdigit() and int(text) >= 1
+    if not is_count or (highest is not None and int(text) > highest):
+        most = "" if highest is None else f" to {highest}"
+        raise ValueError(f"{variable} must be an integer from 1{most}, not {text!r}")
     return int(text)
 
 
@@ -42,10 +44,13 @@ def max_threads() -> int:
 def first_threads() -> int | None:
     """Return the first limit; None for the number of threads that TensorFlow starts with.
 
+    It is at most the capacity, whatever TF_MALLEABLE_THREADS says.
+
     Raises:
-        ValueError: TF_MALLEABLE_THREADS is not an integer from 1 to max_threads().
+        ValueError: TF_MALLEABLE_THREADS is not an integer from 1, or as max_threads().
     """
-    return _read_count(THREADS, max_threads())
+    value = _read_count(THREADS)
+    return None if value is None else min(value, max_threads())
 
 
 def follow_cgroup() -> bool | None:

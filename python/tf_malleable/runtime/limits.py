@@ -38,16 +38,32 @@ _stack = LimitStack()
 
 def checked(name: str, value: object, highest: int, *, lowest: int = 1) -> int:
     """Return value as an int in lowest … highest; raise ValueError if it is not."""
-    problem = ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
-    if isinstance(value, bool):
-        raise problem
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise problem from None
-    if not lowest <= number <= highest:
-        raise problem
+    number = _integer(value)
+    if number is None or not lowest <= number <= highest:
+        raise ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
     return number
+
+
+def _integer(value: object) -> int | None:
+    """Return value as an int; None if it is no integer."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _bounded(name: str, value: object, highest: int) -> int:
+    """Return value as an int in 1 … highest; what is above is the highest.
+
+    Raises:
+        ValueError: It is no integer from 1.
+    """
+    number = _integer(value)
+    if number is None or number < 1:
+        raise ValueError(f"{name} must be an integer from 1, not {value!r}")
+    return min(number, highest)
 
 
 def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tuple[int, int]:
@@ -58,22 +74,25 @@ def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tup
         raise ValueError("give a number of threads, or intra= or inter=")
     most = _native.get_threads()
     if threads is not None:
-        both = checked("threads", threads, min(most.intra_max, most.inter_max))
+        both = _bounded("threads", threads, min(most.intra_max, most.inter_max))
         return both, both
     return (
-        _native.KEEP if intra is None else checked("intra", intra, most.intra_max),
-        _native.KEEP if inter is None else checked("inter", inter, most.inter_max),
+        _native.KEEP if intra is None else _bounded("intra", intra, most.intra_max),
+        _native.KEEP if inter is None else _bounded("inter", inter, most.inter_max),
     )
 
 
 def set_threads(
     threads: int | None = None, *, intra: int | None = None, inter: int | None = None
-) -> None:
+) -> Threads:
     """Limit how many threads TensorFlow uses in this process, from now on.
 
     The call returns at once. Threads above the limit first finish their task;
     :func:`wait_settled` waits for that. The limits apply to the whole process, whichever
     thread sets them, and also to pools built later.
+
+    A number above the capacity, which is TF_MALLEABLE_MAX_THREADS or else the number of the
+    host's CPUs, stands for the capacity.
 
     Args:
         threads: Limit for both intra-op and inter-op.
@@ -81,14 +100,16 @@ def set_threads(
             inter-op follow it, up to their capacity.
         inter: Inter-op limit: ops that run concurrently.
 
+    Returns:
+        The limits in force.
+
     Raises:
-        ValueError: A limit is not an integer from 1 to the capacity, which is
-            TF_MALLEABLE_MAX_THREADS or else the number of the host's CPUs. Nothing
-            has changed then.
+        ValueError: A limit is not an integer from 1. Nothing has changed then.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
     _set_by_hand(_arguments(threads, intra, inter))
+    return get_threads()
 
 
 def _set_by_hand(limits: Sequence[int]) -> None:
@@ -234,16 +255,16 @@ def set_pool_threads(pool: int, threads: int) -> None:
 
     Args:
         pool: The pool's id, from :func:`pools`.
-        threads: The limit, from 1 to the pool's capacity.
+        threads: The limit, from 1; above the pool's capacity, it is the capacity.
 
     Raises:
-        ValueError: No live pool has this id, or `threads` is out of range.
+        ValueError: No live pool has this id, or `threads` is not an integer from 1.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     live = {candidate.id: candidate for candidate in pools()}
     found = live.get(pool)
     if found is not None:
-        limit = checked("threads", threads, found.capacity)
+        limit = _bounded("threads", threads, found.capacity)
         if _native.set_pool_threads(pool, limit) != _native.ERR_NO_POOL:
             return
         del live[pool]  # It has been destroyed meanwhile.

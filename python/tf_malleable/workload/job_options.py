@@ -73,7 +73,9 @@ def parse_value(kind: Kind, text: str) -> object:
 JOB_OPTIONS: Final = (
     CommandOption("min", "Minimum number of cores.", "int", "N", default=1),
     CommandOption("preferred", "Preferred number of cores.  [default: max]", "int", "N"),
-    CommandOption("max", "Maximum number of cores.  [default: all]", "int", "N"),
+    CommandOption(
+        "max", "Maximum number of cores; more than there are means all.  [default: all]", "int", "N"
+    ),
     CommandOption(
         "priority",
         "Higher goes first; by default a point counts like arriving a minute earlier.",

@@ -242,7 +242,7 @@ def test_another_user_may_look_but_not_touch(state):
         ({"min": 3, "max": 2}, "a shape must have 1 ≤ min ≤ preferred ≤ max, not min 3"),
         ({"min": 2, "preferred": 1}, "a shape must have 1 ≤ min ≤ preferred ≤ max"),
         ({"min": 5}, "min must be at most 4, the number of CPUs shared out here, not 5"),
-        ({"max": 9}, "max must be at most 4, the number of CPUs shared out here, not 9"),
+        ({"min": 5, "max": 9}, "min must be at most 4, the number of CPUs shared out here, not 5"),
     ],
 )
 def test_an_impossible_shape_is_refused(state, fields, sentence):
@@ -251,6 +251,25 @@ def test_an_impossible_shape_is_refused(state, fields, sentence):
             with refused(400, sentence):
                 here.submit(here.program(), **fields)
             assert here.service.jobs() == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fields", "shape"),
+    [
+        ({"max": 9}, (1, 4, 4)),
+        ({"max": 9, "preferred": 3}, (1, 3, 4)),
+        ({"max": 9, "preferred": 7}, (1, 4, 4)),
+        ({"preferred": 65536}, (1, 4, 4)),
+        ({"min": 4, "max": 5}, (4, 4, 4)),
+    ],
+)
+def test_more_cores_than_there_are_is_all_of_them(state, fields, shape):
+    async def scenario():
+        async with host(state) as here:
+            answer = here.status(here.submit(here.program(), **fields))
+            assert (answer.min, answer.preferred, answer.max) == shape
 
     asyncio.run(scenario())
 

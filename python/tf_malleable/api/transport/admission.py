@@ -39,12 +39,14 @@ class Submitted:
         min: Minimum number of cores of the job.
         is_caller: True if this process is the job's main process, not a descendant.
         lacks: Resource other than cores that the job waits for; None if none.
+        max: Maximum number of cores of the job; None if the controller does not say.
     """
 
     id: str
     min: int
     is_caller: bool = False
     lacks: str | None = None
+    max: int | None = None
 
     @property
     def path(self) -> str:
@@ -78,12 +80,13 @@ def submit(
     identity, least = found.get("id"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
         raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
-    lacks = found.get("lacks")
+    lacks, most = found.get("lacks"), found.get("max")
     return Submitted(
         identity,
         least,
         found.get("is_caller") is True,
         lacks if isinstance(lacks, str) else None,
+        most if isinstance(most, int) else None,
     )
 
 

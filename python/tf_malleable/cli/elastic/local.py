@@ -17,6 +17,7 @@ from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.join import JOIN, Join, join_asked_for
 from tf_malleable.cli.elastic import shard_options, training_registry
 from tf_malleable.cli.launch import checkpoint_options
+from tf_malleable.cli.launch.program import limit_by_hand
 from tf_malleable.cli.launch.start import ask_controller
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.elastic.membership.worker_count import Bounds
@@ -117,8 +118,8 @@ def local(
             " nothing to compute"
         )
     highest = environment.max_threads()
-    if threads is not None and not 1 <= threads <= highest:
-        raise ValueError(f"--threads must be an integer from 1 to {highest}, not {threads}")
+    if threads is not None:
+        threads = limit_by_hand(threads)
     called = f"local-{os.getpid()}" if name is None else name
     training_registry.check_name(called)
     each = 1 if shard_threads is None else shard_threads

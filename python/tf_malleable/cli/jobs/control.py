@@ -71,7 +71,8 @@ def set_cores(
     after = before
     if request:
         after = client.ask("PATCH", path, JobStatus, request)
-        said += [f"{name} set to {value}" for name, value in request.items()]
+        now = {"priority": after.priority, "max": after.max}
+        said += [_set_to(name, value, now[name]) for name, value in request.items()]
     if cores is not None:
         after = client.ask("PUT", f"{path}/cores", JobStatus, {"cores": wanted})
         said.append(_decided(wanted, before))
@@ -80,6 +81,11 @@ def set_cores(
         print_json(latest or after)
     else:
         click.echo(f"{title(after)}: {', '.join(said)}; {_cores(latest)}")
+
+
+def _set_to(name: str, wanted: int, now: int) -> str:
+    lower = "" if now == wanted else f", not {wanted}: there are no more here"
+    return f"{name} set to {now}{lower}"
 
 
 def _decided(wanted: int | None, before: JobStatus) -> str:

@@ -40,6 +40,20 @@ def is_seen_by_a_shell() -> bool:
     return True
 
 
+def limit_by_hand(threads: int) -> int:
+    """Return the limit that a number of --threads stands for, and say so if that is another.
+
+    Raises:
+        ValueError: The number is below 1, or as environment.max_threads().
+    """
+    most = environment.max_threads()
+    if threads < 1:
+        raise ValueError(f"--threads must be an integer from 1, not {threads}")
+    if threads > most:
+        say(f"--threads is {most}, not {threads}: a process can have no more threads here")
+    return min(threads, most)
+
+
 def become_with_limit(threads: int, command: tuple[str, ...]) -> NoReturn:
     """Replace this process by a program whose limit is set by hand, without a controller."""
     os.environ[environment.THREADS] = str(threads)

@@ -97,6 +97,8 @@ class _ProgramNotices(QueueNotices):
     def __init__(self, join: Join, id_file: str | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
         self._after = join.request.after
+        # An array would say it for each of its jobs.
+        self._most = None if join.request.array else join.request.max
         self._id_file = id_file
         self._attempt = attempt
 
@@ -107,6 +109,10 @@ class _ProgramNotices(QueueNotices):
                     file.write(f"{job.id}\n")
             except OSError as error:
                 raise OperationError(f"cannot write {self._id_file}: {error.strerror}") from None
+        is_less = self._most is not None and job.max is not None and job.max < self._most
+        if is_less and job.is_caller:  # Before a job in the background leaves the terminal.
+            most = cores(job.max or 0)
+            say(f"job {job.id} can get at most {most}, not {self._most}: there are no more here")
         if self._attempt is not None:
             if job.is_caller:
                 self._attempt.submitted(job.id)

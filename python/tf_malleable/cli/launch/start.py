@@ -14,6 +14,7 @@ from tf_malleable.cli.launch.program import (
     become_with_limit,
     is_program,
     is_seen_by_a_shell,
+    limit_by_hand,
     preload,
 )
 from tf_malleable.cli.messages import say
@@ -70,10 +71,10 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
     environment.first_threads()  # Refuse an invalid number before the program starts.
     following = _is_to_follow(options.follow_cgroup)
     if options.threads is not None:
-        _check_by_hand(options, options.threads, most)
+        _check_by_hand(options)
         if required:
             raise ValueError(requirement.reason("--threads runs without a controller"))
-        become_with_limit(options.threads, options.command)
+        become_with_limit(limit_by_hand(options.threads), options.command)
     os.environ[environment.FOLLOW_CGROUP] = str(int(following))
     cpus = _admitted_as_job(options, required, again)
     if cpus:
@@ -186,9 +187,7 @@ def _is_to_follow(asked_for: bool | None) -> bool:
     return not os.environ.get(environment.THREADS) and in_container()
 
 
-def _check_by_hand(options: RunOptions, threads: int, most: int) -> None:
-    if not 1 <= threads <= most:
-        raise ValueError(f"--threads must be an integer from 1 to {most}, not {threads}")
+def _check_by_hand(options: RunOptions) -> None:
     if options.follow_cgroup:
         raise ValueError(
             "--threads sets the cores by hand and --follow-cgroup leaves them to the cgroup:"
@@ -230,8 +229,8 @@ def _become_elastic_worker(options: RunOptions) -> NoReturn:
     worker = variables.worker(os.environ)
     assert worker is not None
     if options.threads is not None:
-        _check_by_hand(options, options.threads, environment.max_threads())
-        os.environ[environment.THREADS] = str(options.threads)
+        _check_by_hand(options)
+        os.environ[environment.THREADS] = str(limit_by_hand(options.threads))
         os.environ.pop(environment.FOLLOW_CGROUP, None)
     by_hand = environment.first_threads()
     if by_hand is not None:

@@ -46,7 +46,7 @@ def check_cores(reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int 
 def changed(record: Record, change: JobChange, cpus: int) -> Record:
     """Return a job's record after a change of its request.
 
-    If `preferred` was equal to `max`, it follows the new `max`.
+    If `preferred` was equal to `max`, it follows the new `max`, which is at most all CPUs.
 
     Args:
         record: Record of the job.
@@ -54,16 +54,15 @@ def changed(record: Record, change: JobChange, cpus: int) -> Record:
         cpus: Number of CPUs shared out.
 
     Raises:
-        Refusal: 400; the new numbers contradict the others or the machine.
+        Refusal: 400; the new numbers contradict the others.
     """
     shape, most = record.shape, change.max
     if most is not None:
-        if not shape.min <= most <= cpus:
+        if most < shape.min:
             raise Refusal(
-                400,
-                f"max must be an integer from {shape.min}, the job's min, to {cpus}, the number"
-                f" of CPUs shared out here, not {most}",
+                400, f"max must be an integer from {shape.min}, the job's min, not {most}"
             )
+        most = max(shape.min, min(most, cpus))
         follows = shape.preferred == shape.max
         shape = Shape(shape.min, most if follows else min(shape.preferred, most), most)
     priority = record.priority if change.priority is None else change.priority

@@ -73,26 +73,27 @@ class Admission:
             )
 
     def check(self, request: JobRequest, *, running: bool = False) -> Shape:
-        """Return the requested shape.
+        """Return the requested shape. More cores than are shared out stand for all of them.
 
         Args:
             request: Request of the job.
             running: True if the job is already running.
 
         Raises:
-            Refusal: 400; no job on this machine can have this shape or these resources.
+            Refusal: 400; no job on this machine can have so many cores at least, or these
+                resources.
         """
-        for name in ("min", "preferred", "max"):
-            cores = getattr(request, name)
-            if cores is not None and cores > self.cpus:
-                raise Refusal(
-                    400,
-                    f"{name} must be at most {self.cpus}, the number of CPUs shared out here,"
-                    f" not {cores}",
-                )
+        if request.min > self.cpus:
+            raise Refusal(
+                400,
+                f"min must be at most {self.cpus}, the number of CPUs shared out here,"
+                f" not {request.min}",
+            )
         self.provision.check(request, running=running)
         try:
-            return request.shape(self.cpus)
+            most = self.cpus if request.max is None else min(request.max, self.cpus)
+            preferred = most if request.preferred is None else min(request.preferred, most)
+            return Shape(request.min, preferred, most)
         except ValueError as error:
             raise Refusal(400, str(error)) from None
 
