@@ -204,15 +204,37 @@ def test_several_jobs_are_changed_at_once(controller):
         ]
 
 
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+def test_jobs_that_wait_do_not_start_when_all_are_changed(controller, tmp_path, verb):
+    mark = tmp_path / "started"
+    with (
+        running("--name", "one"),
+        started("run", "--name", "two", "--", "touch", str(mark)) as two,
+    ):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        said = [line.split(";")[0] for line in out(verb, "1", "2").splitlines()]
+        done, where = ("cancelled", "") if verb == "cancel" else ("paused", " in the queue")
+        assert said == [f"job 1 (one): {done}", f"job 2 (two): {done}{where}"]
+        if verb == "cancel":
+            assert two.wait(DEADLINE) == -signal.SIGTERM
+            outcomes = [job["started"] for job in controller.get("/v1/history")["jobs"]]
+            assert None in outcomes
+        else:
+            assert [job["granted"] for job in controller.get("/v1/jobs")["jobs"]] == [[], []]
+        assert not mark.exists()
+
+
 def test_priority_and_most_cores_are_set(controller):
     with running("--name", "one"):
         said = out("set", "one", "--priority", "5", "--max", "1")
         assert said == f"job 1 (one): priority set to 5, max set to 1; it runs on CPUs {CPU}\n"
         job = controller.get("/v1/jobs/1")
         assert (job["priority"], job["max"]) == (5, 1)
-        result = tfm("set", "one", "--max", "2")
+        said = out("set", "one", "--max", "2")
+        assert said.startswith("job 1 (one): max set to 1, not 2: there are no more here; it runs")
+        result = tfm("set", "one", "--max", "0")
         assert (result.returncode, result.stdout) == (2, "")
-        assert result.stderr.startswith("tfm: max must be an integer from 1, the job's min, to 1")
+        assert result.stderr.startswith("tfm: max must be ")
         result = tfm("set", "one")
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr == "tfm: nothing to set: give CORES, --priority or --max\n"

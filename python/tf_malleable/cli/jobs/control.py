@@ -138,19 +138,13 @@ def pause(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
     Each JOB is an id, or a name that only one job has.
     """
 
-    def one(before: JobStatus) -> JobStatus:
-        after = client.ask("POST", f"/v1/jobs/{before.id}/pause", JobStatus)
-        if as_json:
-            return after
+    def said(before: JobStatus, after: JobStatus) -> str:
         if before.paused_by_user:
-            said = "no change, it is already paused"
-        else:
-            where = " in the queue" if after.state == "waiting" else ""
-            said = f"paused{where}; resume it with: tfm resume {after.id}"
-        click.echo(f"{title(after)}: {said}")
-        return after
+            return "no change, it is already paused"
+        where = " in the queue" if after.state == "waiting" else ""
+        return f"paused{where}; resume it with: tfm resume {after.id}"
 
-    _change(client, jobs, one, as_json)
+    _change(client, jobs, "pause", said, as_json)
 
 
 @click.command()
@@ -163,15 +157,11 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
     Each JOB is an id, or a name that only one job has.
     """
 
-    def one(before: JobStatus) -> JobStatus:
-        after = client.ask("POST", f"/v1/jobs/{before.id}/resume", JobStatus)
-        latest = _settled(client, after)
-        if not as_json:
-            said = "resumed" if before.paused_by_user else "no change, it is not paused"
-            click.echo(f"{title(after)}: {said}; {_cores(latest)}")
-        return latest or after
+    def said(before: JobStatus, after: JobStatus) -> str:
+        how = "resumed" if before.paused_by_user else "no change, it is not paused"
+        return f"{how}; {_cores(_settled(client, after))}"
 
-    _change(client, jobs, one, as_json)
+    _change(client, jobs, "resume", said, as_json)
 
 
 @click.command()
@@ -186,34 +176,50 @@ def cancel(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 
     Each JOB is an id, or a name that only one job has.
     """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
 
-    def one(before: JobStatus) -> JobStatus:
-        after = client.ask("POST", f"/v1/jobs/{before.id}/cancel", JobStatus)
-        if as_json:
-            return after
-        if _within_patience(lambda: _is_gone(client, after.id)):
-            click.echo(f"{title(after)}: cancelled; it has ended")
-        else:
-            click.echo(f"{title(after)}: cancelled; pending, it is still running")
-        return after
+    def said(before: JobStatus, after: JobStatus) -> str:
+        if _within_patience(lambda: _is_gone(client, after.id), deadline):
+            return "cancelled; it has ended"
+        return "cancelled; pending, it is still running"
 
-    _change(client, jobs, one, as_json)
+    _change(client, jobs, "cancel", said, as_json)
 
 
 def _change(
     client: Client,
     jobs: tuple[str, ...],
-    change: Callable[[JobStatus], JobStatus],
+    verb: str,
+    said: Callable[[JobStatus, JobStatus], str],
     as_json: bool,
 ) -> None:
-    """Change each of these jobs; as JSON, print the single job, or a list of several."""
+    """Change each of these jobs, then say what has become of them, in the order given.
+
+    Args:
+        client: Client of the controller.
+        jobs: Ids or names of the jobs.
+        verb: Last part of the path of the change.
+        said: Describes the change of a job, from its state before and after.
+        as_json: Whether to print the single job, or a list of several, as JSON.
+    """
     found = find_all(client, jobs)
-    changed: list[JobStatus] = []
+    # Those in the queue first: they must not start on the cores of the others.
+    ordered = sorted(found, key=lambda job: job.state != "waiting")
+    changed: dict[str, JobStatus] = {}
+
+    def one(job: JobStatus) -> None:
+        changed[job.id] = client.ask("POST", f"/v1/jobs/{job.id}/{verb}", JobStatus)
+
     try:
-        to_each(found, lambda job: changed.append(change(job)))
+        to_each(ordered, one)
     finally:
-        if as_json and changed:
-            print_json(changed[0] if len(found) == 1 else Jobs(changed))
+        both = [(job, changed[job.id]) for job in found if job.id in changed]
+        if as_json and both:
+            after = [_settled(client, job) or job for _, job in both]
+            print_json(after[0] if len(found) == 1 else Jobs(after))
+        elif not as_json:
+            for before, job in both:
+                click.echo(f"{title(job)}: {said(before, job)}")
 
 
 def _cores(job: JobStatus | None) -> str:
@@ -259,8 +265,10 @@ def _is_gone(client: Client, job: str) -> bool:
     return all(each.id != job for each in client.jobs())
 
 
-def _within_patience(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def _within_patience(condition: Callable[[], bool], deadline: float | None = None) -> bool:
+    """Wait for a condition, for a second or until a time of time.monotonic()."""
+    if deadline is None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             return False
