@@ -12,11 +12,16 @@ from tests.support.commands import running, tfm
 
 def completions(line: str) -> list[str]:
     """Return what bash would offer at the end of a line."""
+    return [said.partition(",")[2] for said in offered(line)]
+
+
+def offered(line: str) -> list[str]:
+    """Return the kinds and the values of what bash would offer at the end of a line."""
     words = line.split(" ")
     asked = {"_TFM_COMPLETE": "bash_complete", "COMP_WORDS": line}
     result = tfm(env={**os.environ, **asked, "COMP_CWORD": str(len(words) - 1)})
     assert (result.returncode, result.stderr) == (0, "")
-    return [said.partition(",")[2] for said in result.stdout.splitlines() if said]
+    return [said for said in result.stdout.splitlines() if said]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -39,8 +44,38 @@ def test_commands_and_options_are_completed():
 
 def test_jobs_are_completed_with_their_ids(controller):
     with running("--name", "one"):
-        assert completions("tfm pause ") == ["1"]
+        assert completions("tfm pause ") == ["1", "one"]
+        assert completions("tfm pause o") == ["one"]
+        assert completions("tfm kill o") == ["one"]
+        assert completions("tfm run --after o") == ["one"]
         assert completions("tfm pause 2") == []
+
+
+def test_a_name_that_a_shell_would_split_is_not_offered(controller):
+    with running("--name", "one two"):
+        assert completions("tfm pause ") == ["1"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tfm run -- ",
+        "tfm run --max 2 -- python tr",
+        "tfm run python tr",
+        "tfm submit -- python tr",
+        "tfm elastic local -- python tr",
+        "tfm workload pl",
+        "tfm run --id-file fi",
+    ],
+)
+def test_files_are_left_to_the_shell(line):
+    assert offered(line) == [f"file,{line.rpartition(' ')[2]}"]
+
+
+@pytest.mark.parametrize("command", ["policy", "controller --policy", "simulate --policy"])
+def test_policies_are_completed(command):
+    assert completions(f"tfm {command} srp") == ["srpt"]
+    assert "equal" in completions(f"tfm {command} ")
 
 
 def test_without_a_controller_no_job_is_offered():

@@ -5,15 +5,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import tf_malleable_cli
 from tests.support.commands import tfm
 from tests.support.deadline import DEADLINE
+from tf_malleable.cli import main
 from tf_malleable.policies.registry import DEFAULT
 
+# What the help calls values: a TIME has a unit, SECONDS have none; a PATH is a socket's.
+VALUES = {
+    *("N", "X", "N|all", "N|auto", "N[:MOST]", "SIZE", "TIME", "SECONDS", "WINDOW", "LIST"),
+    *("FILE", "[FILE]", "FOLDER", "FOLDERS", "PATH", "NAME", "NAME[=VALUE]", "JOB", "COMMAND"),
+    *("PORT", "[HOST:]PORT", "HOST", "HOST:PORT", "HOST:PORT,…|dns:NAME:PORT", "IP:PORT"),
+    *("POLICY", "AREA", "USER:AREA", "USER[:GROUP]", "INDICES", "KIND", "CURVE", "SPEC", "MODE"),
+    *("IMAGE", "PROGRAM", "WATTS", "HOST:CONTAINER[:ro]", "[cpuset|quota]"),
+    "[swf|philly|helios|pai]",
+}
 COMMANDS = [
     *("run", "submit", "controller", "status", "service", "jobs", "show", "logs", "wait", "top"),
     *("web", "set", "pause"),
@@ -35,6 +47,45 @@ def test_each_command_has_help(command):
     result = tfm(command, "-h")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(f"Usage: tfm {command} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["jbos"], "jobs"),
+        (["histroy"], "history"),
+        (["elastic", "stauts"], "status"),
+        (["power", "organize"], "organise"),
+        (["jobs", "--jsn"], "--json"),
+    ],
+)
+def test_a_slip_of_the_fingers_is_named(words, meant):
+    result = tfm(*words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.endswith(f" Did you mean '{meant}'?\n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("alias", "command"), [("ps", "jobs"), ("kill", "cancel")])
+def test_the_names_of_other_systems_work(alias, command):
+    assert tfm(alias, "--help").stdout == tfm(command, "--help").stdout
+
+
+def test_values_of_options_have_the_same_names_everywhere():
+    odd = [f"{path} {option}: {name}" for path, option, name in _values() if name not in VALUES]
+    assert not odd
+
+
+def _values(command: click.Command = main.tfm, path: str = "tfm") -> Iterator[tuple[str, str, str]]:
+    """Yield the command, the option, and what its help calls the value, of all options."""
+    context = click.Context(command)
+    for option in command.params:
+        is_value = isinstance(option, click.Option) and not (option.is_flag or option.count)
+        if is_value and not option.hidden:
+            yield path, option.opts[-1], option.make_metavar(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from _values(command.get_command(context, name), f"{path} {name}")
 
 
 def test_container_run_tells_its_exit_codes_apart():

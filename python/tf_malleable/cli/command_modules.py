@@ -31,3 +31,6 @@ MODULES = {
     "dial-stdio": "services.dial_stdio",
 }
 """Module below tf_malleable.cli of each command, by its name."""
+
+ALIASES = {"ps": "jobs", "kill": "cancel"}
+"""Commands by the names that they have in other systems; not listed in the help."""

@@ -29,9 +29,9 @@ _LONGEST = 3600.0
 interval_option = click.option(
     "--interval",
     type=float,
-    metavar="S",
+    metavar="SECONDS",
     default=1.0,
-    help=f"Refresh every S seconds, {_SHORTEST:g} to {_LONGEST:g}.  [default: 1]",
+    help=f"Time between refreshes, {_SHORTEST:g} to {_LONGEST:g}.  [default: 1]",
 )
 once_option = click.option("--once", is_flag=True, help="Print the view once, as text.")
 

@@ -8,10 +8,11 @@ program that it starts, and must not wait for libraries that print tables.
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 
 import click
 
-from tf_malleable.cli.command_modules import MODULES
+from tf_malleable.cli.command_modules import ALIASES, MODULES
 from tf_malleable.cli.messages import INTERRUPTED, report, say
 from tf_malleable.cli.settings import Settings
 from tf_malleable.linux import standard_error
@@ -35,11 +36,20 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
+        called = ALIASES.get(args[0], args[0])
+        if not (called in MODULES or called.startswith("-") or ctx.resilient_parsing):
+            raise click.UsageError(_no_such_command(called), ctx)
+        name, command, rest = super().resolve_command(ctx, [called, *args[1:]])
         # `tfm config` itself shows the settings, and completion must not fail.
         if name is not None and command is not None and not ctx.resilient_parsing:
             ctx.default_map = {name: Settings(MODULES).defaults(name, command)}
         return name, command, rest
+
+
+def _no_such_command(name: str) -> str:
+    similar = get_close_matches(name, [*MODULES, *ALIASES], n=1)
+    meant = f" Did you mean {similar[0]!r}?" if similar else ""
+    return f"No such command {name!r}.{meant}"
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

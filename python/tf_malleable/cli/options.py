@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tf_malleable.api.transport.address import default_socket
+from tf_malleable.cli.completion import complete_files
 
 if TYPE_CHECKING:
     from tf_malleable.api.transport.client import Client
@@ -75,6 +76,14 @@ def _client(context: click.Context, parameter: click.Parameter, value: Path | No
         if remote := remote_client():
             return remote
     return Client(value if value is not None else default_socket())
+
+
+def command_argument(command: _Command) -> _Command:
+    """Add the argument COMMAND, a program and its arguments, which shells complete with files."""
+    add = click.argument(
+        "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_files
+    )
+    return add(command)
 
 
 def json_option(command: _Command) -> _Command:

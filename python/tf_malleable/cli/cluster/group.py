@@ -14,6 +14,7 @@ from tf_malleable.cli.cluster.install import install
 from tf_malleable.cli.cluster.job_tables import details, overview
 from tf_malleable.cli.cluster.job_view import JobView
 from tf_malleable.cli.cluster.top import top
+from tf_malleable.cli.completion import complete_policies
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.tables import console
 from tf_malleable.policies.registry import DEFAULT
@@ -71,13 +72,15 @@ def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) 
 @cluster.command()
 @click.option(
     "--policy",
-    metavar="SPEC",
+    metavar="POLICY",
+    shell_complete=complete_policies,
     default=DEFAULT,
     show_default=True,
     help="Policy that shares CPUs, as of tfm controller.",
 )
 @click.option(
     "--port",
+    metavar="PORT",
     type=click.IntRange(0, 65535),
     default=8080,
     help="Port of /metrics; 0 for any free one.",

@@ -46,7 +46,7 @@ from tf_malleable.workload.options import job_options
 @click.option("-v", "--volume", "volumes", multiple=True, metavar="HOST:CONTAINER[:ro]")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME[=VALUE]")
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-w", "--workdir", metavar="DIR", help="Working directory in the container.")
+@click.option("-w", "--workdir", metavar="FOLDER", help="Working directory in the container.")
 @click.option("-u", "--user", metavar="USER[:GROUP]")
 @click.option("--entrypoint", metavar="PROGRAM", help="Entry point instead of the image's.")
 @click.option("-l", "--label", "label", multiple=True, metavar="NAME[=VALUE]")
@@ -57,7 +57,7 @@ from tf_malleable.workload.options import job_options
 @click.option("-p", "--publish", "ports", multiple=True, metavar="[HOST:]PORT")
 @click.option("--gpus", metavar="N|all")
 @click.option("--read-only", is_flag=True, help="Mount the container's root file system read-only.")
-@click.option("--tmpfs", multiple=True, metavar="DIR")
+@click.option("--tmpfs", multiple=True, metavar="FOLDER")
 @click.option("--init", is_flag=True, help="Run an init in the container that reaps its processes.")
 @socket_path_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

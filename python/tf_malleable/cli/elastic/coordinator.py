@@ -41,7 +41,7 @@ patience_option = click.option(
 
 @click.command("coordinator")
 @click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Address to listen at.")
-@click.option("--shards", type=int, default=4, help="Number of shards of each batch.")
+@click.option("--shards", type=int, metavar="N", default=4, help="Number of shards of each batch.")
 @click.option(
     "--name",
     metavar="NAME",
@@ -104,7 +104,10 @@ def coordinator(
     help="Address of the training's coordinator.",
 )
 @click.option(
-    "--host", default="127.0.0.1", help="Name or address at which other processes reach this host."
+    "--host",
+    metavar="HOST",
+    default="127.0.0.1",
+    help="Name or address at which other processes reach this host.",
 )
 @patience_option
 @supervised.option

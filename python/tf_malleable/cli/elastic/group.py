@@ -13,7 +13,7 @@ from tf_malleable.cli.elastic.coordinator import coordinator, patience_option, s
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.launch import checkpoint_options
 from tf_malleable.cli.launch.program import become, preload
-from tf_malleable.cli.options import json_option, print_json
+from tf_malleable.cli.options import command_argument, json_option, print_json
 from tf_malleable.elastic.settings import (
     CHECKPOINT_SECONDS,
     LEFT,
@@ -50,11 +50,15 @@ elastic.add_command(server)
     "--coordinator", "where", metavar="HOST:PORT", help="Of the training.  [default: train alone]"
 )
 @click.option(
-    "--host", default="127.0.0.1", help="Name or address at which other processes reach this host."
+    "--host",
+    metavar="HOST",
+    default="127.0.0.1",
+    help="Name or address at which other processes reach this host.",
 )
 @click.option(
     "--port",
     type=int,
+    metavar="PORT",
     default=0,
     help="Port for connections of other processes; 0 for any free one.",
 )
@@ -63,15 +67,21 @@ elastic.add_command(server)
     metavar="HOST:PORT",
     help="Address at which other processes reach this one, if it differs.",
 )
-@click.option("--cpus", type=float, help="Number of CPUs to compute with.  [default: all]")
+@click.option(
+    "--cpus", type=float, metavar="X", help="Number of CPUs to compute with.  [default: all]"
+)
 @patience_option
 @click.option(
-    "--shards", type=int, default=4, help="Number of shards of each batch, without a coordinator."
+    "--shards",
+    type=int,
+    metavar="N",
+    default=4,
+    help="Number of shards of each batch, without a coordinator.",
 )
 @shard_options.options
 @checkpoint_options.options
 @supervised.option
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command_argument
 def run(
     where: str | None,
     host: str,

@@ -19,7 +19,7 @@ from tf_malleable.cli.elastic import shard_options, training_registry
 from tf_malleable.cli.launch import checkpoint_options
 from tf_malleable.cli.launch.program import limit_by_hand
 from tf_malleable.cli.launch.start import ask_controller
-from tf_malleable.cli.options import socket_path_option
+from tf_malleable.cli.options import command_argument, socket_path_option
 from tf_malleable.elastic.membership.worker_count import Bounds
 from tf_malleable.runtime import environment
 
@@ -57,6 +57,7 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 @click.option(
     "--shards",
     type=int,
+    metavar="N",
     help="Number of shards of each batch.  [default: 4, or MOST if that is more]",
 )
 @click.option(
@@ -76,7 +77,7 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 @socket_path_option
 @shard_options.options
 @checkpoint_options.options
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command_argument
 @click.pass_context
 def local(
     context: click.Context,

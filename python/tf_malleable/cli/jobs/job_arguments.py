@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Job arguments with shell completion, and actions on several jobs."""
+"""Job arguments, and actions on several jobs."""
 
 from __future__ import annotations
 
@@ -7,49 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from tf_malleable.api.schema.messages import JobStatus
-from tf_malleable.api.transport.address import NoAnswerError, default_socket
+from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.completion import complete_jobs
 from tf_malleable.model import OperationError
-from tf_malleable.model.units import printable
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-def live_jobs(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the ids of live jobs that begin with `incomplete`, with the jobs' names.
-
-    The list is empty without a controller on this host.
-    """
-    client = context.params.get("client")
-    if isinstance(client, Client) and client.connect is not None:
-        return []  # The shell would wait for ssh.
-    if not isinstance(client, Client):
-        client = Client(default_socket())
-    try:
-        jobs = client.jobs()
-    except OperationError:
-        return []
-    return [
-        CompletionItem(job.id, help=printable(job.name))
-        for job in jobs
-        if job.id.startswith(incomplete)
-    ]
-
-
 def job_argument(command: _Command) -> _Command:
     """Add the argument JOB to a command, which gets it as `job`."""
-    return click.argument("job", shell_complete=live_jobs)(command)
+    return click.argument("job", shell_complete=complete_jobs)(command)
 
 
 def jobs_argument(command: _Command) -> _Command:
     """Add the argument JOB, which can be repeated, to a command, which gets it as `jobs`."""
     add = click.argument(
-        "jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=live_jobs
+        "jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs
     )
     return add(command)
 

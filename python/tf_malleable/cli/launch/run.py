@@ -5,29 +5,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
+from tf_malleable.cli.completion import complete_jobs
 from tf_malleable.cli.launch.arrays import ArrayType
 from tf_malleable.cli.launch.run_options import OPTIONS, RunOptions
 from tf_malleable.cli.launch.start import start
-from tf_malleable.cli.options import socket_path_option
+from tf_malleable.cli.options import command_argument, socket_path_option
 from tf_malleable.workload.options import add_option
+
+if TYPE_CHECKING:
+    _Name = click.ParamType[str]
+else:  # Generic from click 8.4 on.
+    _Name = click.ParamType
+
+
+class _JobName(_Name):
+    name = "job"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return complete_jobs(ctx, param, incomplete)
+
+
+_KINDS: dict[str, click.ParamType[Any]] = {"array": ArrayType(), "after": _JobName()}
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     decorated = socket_path_option(command)
     for option in reversed(OPTIONS):
-        kind = ArrayType() if option.kind == "array" else None
-        decorated = add_option(option, kind)(decorated)
+        decorated = add_option(option, _KINDS.get(option.name))(decorated)
     return decorated
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @_with_options
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command_argument
 def run(socket: os.PathLike[str], **values: Any) -> None:  # noqa: ANN401 - of all options
     """Run an unchanged program with malleable TensorFlow.
 

@@ -96,7 +96,7 @@ OPTIONS: Final = (
         "In the background only: run this shell command when the job has ended, with TFM_JOB,"
         " TFM_EXIT_CODE, TFM_CAUSE and TFM_OUTPUT in its environment.",
         "text",
-        "CMD",
+        "COMMAND",
     ),
     CommandOption(
         "array",

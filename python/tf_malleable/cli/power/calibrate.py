@@ -24,7 +24,11 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     " a meter at the socket, or from a published measurement of such a host.",
 )
 @click.option(
-    "--steps", type=click.IntRange(2, 21), default=5, help="Number of loads.  [default: 5]"
+    "--steps",
+    type=click.IntRange(2, 21),
+    metavar="N",
+    default=5,
+    help="Number of loads.  [default: 5]",
 )
 @click.option(
     "--each",

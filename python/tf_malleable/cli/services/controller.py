@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.cli.completion import complete_policies
 from tf_malleable.cli.messages import report, say
 from tf_malleable.linux.service_notifications import is_service
 from tf_malleable.model import OperationError
@@ -30,7 +31,8 @@ _PATIENCE_SECONDS = 30.0
 @click.command()
 @click.option(
     "--policy",
-    metavar="NAME",
+    metavar="POLICY",
+    shell_complete=complete_policies,
     help="How to share cores; once a controller runs, tfm policy lists all names."
     f"  [default: the last one used, at first {registry.DEFAULT}]",
 )

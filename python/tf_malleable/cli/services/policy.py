@@ -7,16 +7,17 @@ import click
 
 from tf_malleable.api.schema.messages import Policies
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.completion import complete_policies
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", metavar="[POLICY]", required=False, shell_complete=complete_policies)
 @json_option
 @socket_option
 def policy(client: Client, name: str | None, as_json: bool) -> None:
-    """List the policies, or switch to NAME at once.
+    """List the policies, or switch to POLICY at once.
 
     For example: tfm policy priority-strict:ageing=60
     """
@@ -36,13 +37,11 @@ def policy(client: Client, name: str | None, as_json: bool) -> None:
         click.echo(f"the policy is now {after.policy}; it was {before.policy}")
 
 
-def _list(policies: Policies) -> None:
+def _list(found: Policies) -> None:
     # The name may have options, and may combine lend+ with a policy that has no row of its own.
-    name = policies.policy.partition(":")[0]
-    used = [name] if name in {each.name for each in policies.available} else name.split("+")
-    rows = [
-        ("*" if each.name in used else "", each.name, each.summary) for each in policies.available
-    ]
+    name = found.policy.partition(":")[0]
+    used = [name] if name in {each.name for each in found.available} else name.split("+")
+    rows = [("*" if each.name in used else "", each.name, each.summary) for each in found.available]
     output = console()
-    output.print(f"in force: {policies.policy}")
+    output.print(f"in force: {found.policy}")
     output.print(table(("", "name", "what it does"), rows))

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from tf_malleable.api.schema.history import MOST_HISTORY, History
+from tf_malleable.cli.completion import complete_policies
 from tf_malleable.cli.options import json_option
 from tf_malleable.cli.pictures import gantt_option, picture, require_matplotlib, write
 from tf_malleable.cli.simulate.progress import SimulationProgress
@@ -45,6 +46,7 @@ _INTERRUPTED: Final = 130
     "policies",
     multiple=True,
     metavar="POLICY",
+    shell_complete=complete_policies,
     help=f"A policy to compare; may be repeated.  [default: {', '.join(_POLICIES)}]",
 )
 @click.option(

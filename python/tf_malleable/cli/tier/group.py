@@ -69,7 +69,7 @@ def status(socket: Path | None, as_json: bool) -> None:
 @click.option(
     "--wait/--no-wait", default=True, help="Wait until everything is copied.  [default: --wait]"
 )
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 def warm(socket: Path | None, wait: bool, paths: tuple[str, ...]) -> None:
     """Copy files, and all files in folders, before they are read."""
     done = ask(socket, api.WARM, api.TierDone, {"paths": absolute(paths)})
@@ -92,7 +92,7 @@ def warm(socket: Path | None, wait: bool, paths: tuple[str, ...]) -> None:
 
 @tier.command()
 @tier_socket_option
-@click.argument("paths", nargs=-1)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
 def drop(socket: Path | None, paths: tuple[str, ...]) -> None:
     """Remove the copies of files and folders; all copies if none are given."""
     done = ask(socket, api.DROP, api.TierDone, {"paths": absolute(paths)})
@@ -101,7 +101,7 @@ def drop(socket: Path | None, paths: tuple[str, ...]) -> None:
 
 @tier.command()
 @tier_socket_option
-@click.argument("paths", nargs=-1)
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
 def check(socket: Path | None, paths: tuple[str, ...]) -> None:
     """Compare copies with their checksums, and drop damaged ones.
 

@@ -28,7 +28,7 @@ from tf_malleable.workload.runner import run_workload
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+    metavar="FOLDER",
     help="Directory for the jobs' output.  [default: FILE's name with the suffix .out, in the"
     " current directory]",
 )
