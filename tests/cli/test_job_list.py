@@ -100,13 +100,41 @@ def test_cores_that_are_not_there_are_refused(controller):
         assert "set by hand for other jobs" in failure("set", "second", "1")
 
 
-@pytest.mark.parametrize("cores", ["0", "two", "1.5", "65537", "²"])
+@pytest.mark.parametrize("cores", ["0", "two", "1.5", "65537", "²", "+", "+x", "+0"])
 def test_cores_that_cannot_be_are_bad_input(cores):
     result = tfm("set", "1", cores)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
-        f"tfm: CORES must be auto or an integer from 1 to 65536, not {cores!r}\n"
+        "tfm: CORES must be auto, max, an integer from 1 to 65536, or a change such as +1 or -1,"
+        f" not {cores!r}\n"
     )
+
+
+def test_cores_are_set_by_a_difference_and_to_the_most(tmp_path):
+    with controllers.controller(tmp_path, "--policy", "equal") as controller:
+        most = len(controller.get("/v1")["cpus"])
+        if most < 2:
+            pytest.skip("needs two CPUs")
+        with running("--name", "one"):
+            said = out("set", "1", "-1")
+            assert said.startswith(f"job 1 (one): set to {most - 1} core")
+            assert out("set", "1", "+1").startswith(f"job 1 (one): set to {most} cores by hand; ")
+            assert "only" in failure("set", "1", "+1")
+            assert out("set", "1", "--priority", "-3", "-1").startswith(
+                f"job 1 (one): priority set to -3, set to {most - 1} core"
+            )
+            assert out("set", "1", "max").startswith(f"job 1 (one): set to {most} cores by hand; ")
+            assert out("set", "1", "--max", "1").startswith("job 1 (one): max set to 1; ")
+            assert out("set", "1", "max").startswith("job 1 (one): set to 1 core by hand; ")
+            assert failure("set", "1", "-1") == (
+                "tfm: job 1 (one) has 1 core, and cannot have less: tfm pause takes all away"
+            )
+            with running("--name", "two"):
+                assert out("set", "one", "auto")
+                assert out("set", "two", "1")
+                assert out("set", "one", "--max", str(most))
+                said = out("set", "one", "max").splitlines()[-1]
+                assert said.startswith(f"job 1 (one): set to {most - 1} core")
 
 
 def test_a_job_is_paused_and_resumed(controller):

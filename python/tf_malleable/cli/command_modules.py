@@ -13,7 +13,7 @@ MODULES = {
     "wait": "jobs.wait",
     "top": "jobs.top",
     "web": "services.web",
-    "set": "jobs.control",
+    "set": "jobs.set_cores",
     "pause": "jobs.control",
     "resume": "jobs.control",
     "cancel": "jobs.control",

@@ -10,8 +10,9 @@ import click
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.container.run import run
-from tf_malleable.cli.jobs import control
+from tf_malleable.cli.jobs import control, set_cores
 from tf_malleable.cli.jobs.job_texts import desired, granted, state
+from tf_malleable.cli.jobs.set_cores import CommandWithMinus
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model.units import duration, number
 
@@ -64,22 +65,23 @@ def list_containers(client: Client, as_json: bool) -> None:
         console().print(table(_COLUMNS, [_row(job) for job in found]))
 
 
-@container.command("set")
+@container.command("set", cls=CommandWithMinus)
 @click.argument("container")
 @click.argument("cores")
 @json_option
 @socket_option
 @click.pass_context
-def set_cores(
+def set_container_cores(
     context: click.Context, client: Client, container: str, cores: str, as_json: bool
 ) -> None:
     """Set the number of CORES of a CONTAINER by hand.
 
-    CORES is a number, or auto to let the policy decide again.
+    CORES is a number, a difference such as +1 or -1, max, or auto to let the policy decide
+    again.
     """
     job = _find(client, container).id
     context.invoke(
-        control.set_cores,
+        set_cores.set_cores,
         client=client,
         job=job,
         cores=cores,

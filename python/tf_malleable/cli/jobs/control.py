@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm set, pause, resume, cancel: change jobs.
+"""tfm pause, resume, cancel: change jobs.
 
 Each command prints one line per job, which says whether the change is done, was not needed,
 or is pending until the job responds or cores are free.
@@ -12,120 +12,17 @@ from collections.abc import Callable
 
 import click
 
-from tf_malleable.api.schema.job_request import MOST_CORES
-from tf_malleable.api.schema.messages import CoreChange, Jobs, JobStatus, Preview
+from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_arguments import find_all, job_argument, jobs_argument, to_each
+from tf_malleable.cli.jobs.job_arguments import find_all, jobs_argument, to_each
 from tf_malleable.cli.jobs.job_texts import state, title
 from tf_malleable.cli.launch.queue import LACKING
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import format_cpuset
-from tf_malleable.model.units import cores as cores_of
-from tf_malleable.model.units import printable
 
 # Agents acknowledge within some 10 ms, and most programs obey SIGTERM.
 _PATIENCE_SECONDS = 1.0
 _POLL_SECONDS = 0.02
-
-
-@click.command("set")
-@job_argument
-@click.argument("cores", required=False)
-@click.option("--priority", type=int, metavar="N", help="Priority; jobs with higher ones go first.")
-@click.option("--max", "most", type=int, metavar="N", help="Maximum number of cores.")
-@click.option("--dry-run", is_flag=True, help="Only show which jobs would lose or get cores.")
-@json_option
-@socket_option
-def set_cores(
-    client: Client,
-    job: str,
-    cores: str | None,
-    priority: int | None,
-    most: int | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Set the number of CORES of a JOB by hand, its priority, or its most cores.
-
-    JOB is an id, or a name that only one job has. CORES is a number, or auto to let the
-    policy decide again. Before it takes cores from other jobs, it says from which.
-    """
-    asked = {"priority": priority, "max": most}
-    request = {name: value for name, value in asked.items() if value is not None}
-    if cores is None and not request:
-        raise click.UsageError("nothing to set: give CORES, --priority or --max")
-    if dry_run and (cores is None or request):
-        raise click.UsageError("--dry-run is for CORES alone")
-    wanted = None if cores is None else _parse_cores(cores)
-    before = client.find(job)
-    path = f"/v1/jobs/{before.id}"
-    said: list[str] = []
-    if cores is not None:
-        preview = client.get(f"{path}/preview?cores={wanted or 0}", Preview)
-        if dry_run:
-            _show_preview(preview, before, as_json)
-            return
-        taken = [each for each in _of_others(preview, before) if each.after < each.before]
-        if taken and not as_json:
-            click.echo(f"{title(before)}: takes {', '.join(_loss(each) for each in taken)}")
-    after = before
-    if request:
-        after = client.ask("PATCH", path, JobStatus, request)
-        now = {"priority": after.priority, "max": after.max}
-        said += [_set_to(name, value, now[name]) for name, value in request.items()]
-    if cores is not None:
-        after = client.ask("PUT", f"{path}/cores", JobStatus, {"cores": wanted})
-        said.append(_decided(wanted, before))
-    latest = _settled(client, after)
-    if as_json:
-        print_json(latest or after)
-    else:
-        click.echo(f"{title(after)}: {', '.join(said)}; {_cores(latest)}")
-
-
-def _set_to(name: str, wanted: int, now: int) -> str:
-    lower = "" if now == wanted else f", not {wanted}: there are no more here"
-    return f"{name} set to {now}{lower}"
-
-
-def _decided(wanted: int | None, before: JobStatus) -> str:
-    """Return a phrase that says how a job's cores are decided from now on."""
-    if wanted == before.by_hand:
-        decider = "decided by the policy" if wanted is None else "set by hand"
-        return f"no change, its cores are already {decider}"
-    if wanted is None:
-        return "its cores are decided by the policy again"
-    return f"set to {cores_of(wanted)} by hand"
-
-
-def _of_others(preview: Preview, job: JobStatus) -> list[CoreChange]:
-    return [each for each in preview.changes if each.id != job.id]
-
-
-def _loss(change: CoreChange) -> str:
-    lost = cores_of(change.before - change.after)
-    return f"{lost} from job {change.id} ({printable(change.name)}, {change.user})"
-
-
-def _show_preview(preview: Preview, job: JobStatus, as_json: bool) -> None:
-    if as_json:
-        print_json(preview)
-        return
-    if not _of_others(preview, job):
-        click.echo(f"{title(job)}: no other job's cores would change")
-    for each in _of_others(preview, job):
-        click.echo(
-            f"job {each.id} ({printable(each.name)}, {each.user}): {cores_of(each.before)} now,"
-            f" would have {each.after}"
-        )
-
-
-def _parse_cores(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_CORES):
-        raise ValueError(f"CORES must be auto or an integer from 1 to {MOST_CORES}, not {text!r}")
-    return int(text)
 
 
 @click.command()
@@ -159,7 +56,7 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 
     def said(before: JobStatus, after: JobStatus) -> str:
         how = "resumed" if before.paused_by_user else "no change, it is not paused"
-        return f"{how}; {_cores(_settled(client, after))}"
+        return f"{how}; {cores_now(settled(client, after))}"
 
     _change(client, jobs, "resume", said, as_json)
 
@@ -215,14 +112,14 @@ def _change(
     finally:
         both = [(job, changed[job.id]) for job in found if job.id in changed]
         if as_json and both:
-            after = [_settled(client, job) or job for _, job in both]
+            after = [settled(client, job) or job for _, job in both]
             print_json(after[0] if len(found) == 1 else Jobs(after))
         elif not as_json:
             for before, job in both:
                 click.echo(f"{title(job)}: {said(before, job)}")
 
 
-def _cores(job: JobStatus | None) -> str:
+def cores_now(job: JobStatus | None) -> str:
     """Describe a job's cores, and pending changes; None stands for a job that has ended."""
     if job is None:
         return "it has ended in the meantime"
@@ -243,7 +140,7 @@ def _cores(job: JobStatus | None) -> str:
     return f"it runs on CPUs {format_cpuset(job.granted)}"
 
 
-def _settled(client: Client, job: JobStatus) -> JobStatus | None:
+def settled(client: Client, job: JobStatus) -> JobStatus | None:
     """Return a job's state once its grant is actual, at the latest after one second.
 
     The result is None if the job has ended in the meantime.
