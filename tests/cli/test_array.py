@@ -88,6 +88,11 @@ def test_each_index_is_a_job_and_so_many_run_at_once(tmp_path, outputs):
         assert states() == {"part[0]": "running", "part[2]": "waiting", "part[3]": "waiting"}
         assert "no more than 1 of the jobs of its array" in tfm("show", "part[2]").stdout
         assert tfm("cancel", "part[3]").returncode == 0
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        assert tfm("pause", "part").stdout.count("; resume it with: tfm resume ") == 2
+        assert tfm("resume", "p*[?]").stdout.count(": resumed; ") == 2
+        after = tfm("submit", "--after", "part", "--", "true")
+        assert controller.get(f"/v1/jobs/{after.stdout.strip()}")["after"] == ["1", "2"]
         gate.touch()
         result = tfm("wait", *jobs)
         assert result.returncode == 2
@@ -96,9 +101,15 @@ def test_each_index_is_a_job_and_so_many_run_at_once(tmp_path, outputs):
         assert names == ["job 1 (part[0])", "job 2 (part[2])", "job 3 (part[3])"]
         assert lines[1].endswith(", exit code 2")
         assert "cancelled" in lines[2]
+        # Also those that have ended are the array's.
+        assert tfm("wait", "part").stdout == result.stdout
+        assert tfm("submit", "--array", "5-6", "--name", "part", "--", "true").returncode == 0
+        lines = tfm("wait", "part").stdout.splitlines()
+        names = [line.partition(":")[0].partition(" (")[2] for line in lines]
+        assert names == ["part[5])", "part[6])"]
         for job, index in zip(jobs, (0, 2), strict=False):
             assert tfm("logs", job).stdout.splitlines()[-1] == f"index {index}"
-    assert len(list(outputs.glob("*.log"))) == 3
+    assert len(list(outputs.glob("*.log"))) == 3 + 1 + 2
 
 
 def test_what_is_refused_is_said_once(controller, outputs):

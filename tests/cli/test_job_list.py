@@ -18,6 +18,8 @@ from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_arguments import of_caller
 from tf_malleable.policies.registry import DEFAULT
 
 
@@ -250,6 +252,35 @@ def test_jobs_that_wait_do_not_start_when_all_are_changed(controller, tmp_path, 
         else:
             assert [job["granted"] for job in controller.get("/v1/jobs")["jobs"]] == [[], []]
         assert not mark.exists()
+
+
+def test_jobs_are_named_by_patterns_and_all_together(controller):
+    assert out("cancel", "--mine") == "there are no such jobs\n"
+    assert json.loads(out("pause", "--all", "--json")) == {"jobs": []}
+    with (
+        running("--name", "fold-1"),
+        started("run", "--name", "fold-2", "--", "sleep", "600"),
+        started("run", "--name", "other", "--", "sleep", "600"),
+    ):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 3)
+
+        def changed(*arguments: str) -> list[str]:
+            return re.findall(r"^job [0-9]+ \((.*?)\): ", out(*arguments), re.MULTILINE)
+
+        assert sorted(changed("pause", "fold-*")) == ["fold-1", "fold-2"]
+        assert sorted(changed("pause", "fol?-1", "other")) == ["fold-1", "other"]
+        assert len(changed("resume", "--mine")) == 3
+        assert failure("pause", "f*x") == "tfm: no live job of yours has a name like 'f*x'"
+        for words in (["pause"], ["cancel", "--mine", "--all"], ["resume", "--all", "other"]):
+            result = tfm(*words)
+            assert (result.returncode, result.stdout) == (2, "")
+            assert re.search(r"--mine (or|and) --all", result.stderr)
+        # What tfm wait alone waits for.
+        client = Client(controller.socket)
+        assert len(of_caller(client, client.jobs())) == 3
+        assert len(changed("cancel", "--all")) == 3
+        wait_for(lambda: not client.jobs())
+    assert out("wait") == ""
 
 
 def test_priority_and_most_cores_are_set(controller):

@@ -8,6 +8,7 @@ import re
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.model.errors import OperationError
 from tf_malleable.model.units import printable
 
@@ -37,7 +38,9 @@ def complete_jobs(
     except OperationError:
         return []
     ids = [(job.id, printable(job.name)) for job in jobs]
-    names = [(job.name, f"job {job.id}") for job in jobs if _WORD.fullmatch(job.name)]
+    arrays = {base: f"array {base}" for job in jobs if (base := array_base(job.name))}
+    named = {job.name: f"job {job.id}" for job in jobs}
+    names = [each for each in (arrays | named).items() if _WORD.fullmatch(each[0])]
     return [
         CompletionItem(text, help=about)
         for text, about in ids + names

@@ -79,6 +79,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         killed_commands: Pid and command of the first 20 of these; none for other users.
         grants: Number of grants that the job has had; 0 if unknown.
         account: User that the job counts for, if that is not its owner, as for subordinate uids.
+        array: Name of the job's array, unique among those of its user; null for none.
     """
 
     id: str
@@ -125,6 +126,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     grants: int = 0
     account: str | None = None
     cause: str | None = None
+    array: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

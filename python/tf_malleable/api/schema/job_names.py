@@ -20,6 +20,7 @@ MOST_ARGUMENTS: Final = 256
 LONGEST_COMMAND: Final = 4096
 """Characters of a command with its arguments; they also fit into an environment variable."""
 
+_IN_ARRAY: Final = re.compile(r"(?P<base>.+)\[[0-9]+\]", re.DOTALL)
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 
 
@@ -48,6 +49,12 @@ def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
         shown.append(readable(argument)[:room])
         room -= len(argument) + 1
     return tuple(shown)
+
+
+def array_base(name: str) -> str | None:
+    """Return ``"fold"`` for ``"fold[3]"``, the name of a job of an array; None for other names."""
+    found = _IN_ARRAY.fullmatch(name)
+    return found["base"] if found else None
 
 
 def default_name(command: Sequence[str]) -> str:

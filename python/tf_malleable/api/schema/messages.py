@@ -61,6 +61,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         weight: Weight, as submitted.
         output: Output file, as submitted; null if there is none, or for other users.
         after: Ids of jobs that must have ended before this one starts.
+        array: Name of the job's array, unique among those of its user; null for none.
         time_limit: Time with cores after which the job is ended; null for no limit.
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
@@ -132,6 +133,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     output: str | None = None
     after: list[str] = []
+    array: str | None = None
     time_limit: float | None = None
     desired: int
     granted: list[int]

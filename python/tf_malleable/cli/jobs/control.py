@@ -14,7 +14,7 @@ import click
 
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_arguments import find_all, jobs_argument, to_each
+from tf_malleable.cli.jobs.job_arguments import Selection, find_all, jobs_argument, to_each
 from tf_malleable.cli.jobs.job_texts import state, title
 from tf_malleable.cli.launch.queue import LACKING
 from tf_malleable.cli.options import json_option, print_json, socket_option
@@ -29,10 +29,11 @@ _POLL_SECONDS = 0.02
 @jobs_argument
 @json_option
 @socket_option
-def pause(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
+def pause(client: Client, jobs: Selection, as_json: bool) -> None:
     """Stop jobs and take their cores away, until tfm resume.
 
-    Each JOB is an id, or a name that only one job has.
+    Each JOB is an id, a name that only one job has, the name of an array, or a pattern such as
+    'fold*' for names of your jobs.
     """
 
     def said(before: JobStatus, after: JobStatus) -> str:
@@ -48,10 +49,11 @@ def pause(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 @jobs_argument
 @json_option
 @socket_option
-def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
+def resume(client: Client, jobs: Selection, as_json: bool) -> None:
     """Let paused jobs have cores again, as the policy decides.
 
-    Each JOB is an id, or a name that only one job has.
+    Each JOB is an id, a name that only one job has, the name of an array, or a pattern such as
+    'fold*' for names of your jobs.
     """
 
     def said(before: JobStatus, after: JobStatus) -> str:
@@ -65,13 +67,14 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 @jobs_argument
 @json_option
 @socket_option
-def cancel(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
+def cancel(client: Client, jobs: Selection, as_json: bool) -> None:
     """End jobs with SIGTERM, and SIGKILL after 10 seconds.
 
     SIGTERM goes to the program that was started, which may end its other processes in order. What
     it leaves gets SIGTERM when it has ended, or after 5 seconds.
 
-    Each JOB is an id, or a name that only one job has.
+    Each JOB is an id, a name that only one job has, the name of an array, or a pattern such as
+    'fold*' for names of your jobs.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
 
@@ -85,7 +88,7 @@ def cancel(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 
 def _change(
     client: Client,
-    jobs: tuple[str, ...],
+    jobs: Selection,
     verb: str,
     said: Callable[[JobStatus, JobStatus], str],
     as_json: bool,
@@ -94,7 +97,7 @@ def _change(
 
     Args:
         client: Client of the controller.
-        jobs: Ids or names of the jobs.
+        jobs: The jobs.
         verb: Last part of the path of the change.
         said: Describes the change of a job, from its state before and after.
         as_json: Whether to print the single job, or a list of several, as JSON.
@@ -102,6 +105,8 @@ def _change(
     found = find_all(client, jobs)
     # Those in the queue first: they must not start on the cores of the others.
     ordered = sorted(found, key=lambda job: job.state != "waiting")
+    if not found and not as_json:
+        click.echo("there are no such jobs")
     changed: dict[str, JobStatus] = {}
 
     def one(job: JobStatus) -> None:
@@ -111,7 +116,7 @@ def _change(
         to_each(ordered, one)
     finally:
         both = [(job, changed[job.id]) for job in found if job.id in changed]
-        if as_json and both:
+        if as_json and (both or not found):
             after = [settled(client, job) or job for _, job in both]
             print_json(after[0] if len(found) == 1 else Jobs(after))
         elif not as_json:

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import click
 
+from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.completion import complete_jobs
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -22,22 +28,103 @@ def job_argument(command: _Command) -> _Command:
     return click.argument("job", shell_complete=complete_jobs)(command)
 
 
-def jobs_argument(command: _Command) -> _Command:
-    """Add the argument JOB, which can be repeated, to a command, which gets it as `jobs`."""
-    add = click.argument(
-        "jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_jobs
-    )
-    return add(command)
+@dataclass(frozen=True)
+class Selection:
+    """The jobs that a command line names.
+
+    Attributes:
+        jobs: Ids; names; names of arrays, for all of their jobs; or patterns of names with * and ?.
+        everyone: Whether all live jobs are meant.
+        mine: Whether all live jobs of the calling user are meant.
+    """
+
+    jobs: tuple[str, ...] = ()
+    everyone: bool = False
+    mine: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the command line names no job in any way."""
+        return not (self.jobs or self.everyone or self.mine)
 
 
-def find_all(client: Client, jobs: Sequence[str]) -> list[JobStatus]:
-    """Return the live jobs with these ids or names, each once.
+def jobs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the arguments JOB, --mine and --all to a command, which gets a Selection as `jobs`."""
+
+    @functools.wraps(command)
+    def gathering(*args: Any, **parameters: Any) -> Any:  # noqa: ANN401 - as the command's
+        selection = Selection(*(parameters.pop(name) for name in ("jobs", "everyone", "mine")))
+        if [bool(selection.jobs), selection.everyone, selection.mine].count(True) > 1:
+            raise click.UsageError("JOB, --mine and --all exclude each other: give one of them")
+        return command(*args, jobs=selection, **parameters)
+
+    decorated: Callable[..., Any] = gathering
+    for add in (
+        click.option("--all", "everyone", is_flag=True, help="All live jobs."),
+        click.option("--mine", is_flag=True, help="All live jobs of yours."),
+        click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_jobs),
+    ):
+        decorated = add(decorated)
+    return decorated
+
+
+def find_all(client: Client, selection: Selection) -> list[JobStatus]:
+    """Return the selected live jobs, each once.
 
     Raises:
         OperationError: One of the jobs does not exist, or several jobs have the same name.
+        click.UsageError: No job is named in any way.
     """
+    if selection.is_empty:
+        raise click.UsageError("no job is named: give a JOB, --mine or --all")
     live = client.jobs()
-    return list({job.id: job for job in (client.find(each, live) for each in jobs)}.values())
+    if selection.everyone:
+        return live
+    own = of_caller(client, live)
+    if selection.mine:
+        return own
+    found = [job for each in selection.jobs for job in named(client, each, live)]
+    return list({job.id: job for job in found}.values())
+
+
+def of_caller(client: Client, jobs: Sequence[JobStatus]) -> list[JobStatus]:
+    """Return those of these jobs that are the calling user's.
+
+    Raises:
+        OperationError: The controller is on another host, which has its own names of users.
+    """
+    if client.connect is not None:
+        raise OperationError(
+            f"which jobs at {client.socket} are yours is not known here: give a JOB or --all"
+        )
+    user = user_name(os.getuid())
+    return [job for job in jobs if job.user == user]
+
+
+def named(client: Client, text: str, live: Sequence[JobStatus]) -> list[JobStatus]:
+    """Return the live jobs that a text stands for, as in Selection.jobs.
+
+    Of an array or a pattern, these are only jobs that the calling user may change.
+
+    Raises:
+        OperationError: There is no such job, or several have this name.
+    """
+    if any(text in (job.id, job.name) for job in live):
+        return [client.find(text, live)]
+    may_change_all = os.getuid() == 0 or client.connect is not None
+    own = live if may_change_all else of_caller(client, live)
+    found = [job for job in own if array_base(job.name) == text]
+    if not found and is_pattern(text):
+        pattern = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
+        found = [job for job in own if re.fullmatch(pattern, job.name, re.DOTALL)]
+        if not found:
+            raise OperationError(f"no live job of yours has a name like {text!r}")
+    return found or [client.find(text, live)]
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text has wildcards: * for any characters, ? for one."""
+    return "*" in text or "?" in text
 
 
 def to_each(jobs: Iterable[JobStatus], action: Callable[[JobStatus], None]) -> None:

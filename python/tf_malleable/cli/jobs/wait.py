@@ -10,10 +10,18 @@ from pathlib import Path
 import click
 
 from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.api.schema.job_names import array_base
+from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended, last_attempt, no_such_job
-from tf_malleable.cli.jobs.job_arguments import jobs_argument
+from tf_malleable.cli.ended_jobs import find_ended, last_array, last_attempt, no_such_job
+from tf_malleable.cli.jobs.job_arguments import (
+    Selection,
+    is_pattern,
+    jobs_argument,
+    named,
+    of_caller,
+)
 from tf_malleable.cli.jobs.job_texts import outcome, title
 from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
@@ -29,22 +37,16 @@ _FAILED = 1
 @click.command()
 @jobs_argument
 @socket_option
-def wait(client: Client, jobs: tuple[str, ...]) -> None:
-    """Wait until jobs have ended, and exit as they did.
+def wait(client: Client, jobs: Selection) -> None:
+    """Wait until jobs have ended, and exit as they did; without JOB, all live jobs of yours.
 
-    Each JOB is an id, or a name. The exit code is that of the first job, in the order given,
-    that has not ended with 0; for a job that was cancelled, or whose exit code is not
-    known, it is 1 if it has none. Of a job with --retries, it is that of the last attempt.
+    Each JOB is an id, a name, the name of an array, or a pattern such as 'fold*' for names of
+    live jobs. The exit code is that of the first job, in the order given, that has not ended
+    with 0; for a job that was cancelled, or whose exit code is not known, it is 1 if it has
+    none. Of a job with --retries, it is that of the last attempt.
     """
     live = client.jobs()
-    wanted = []
-    for job in jobs:
-        if any(job in (each.id, each.name) for each in live):
-            wanted.append(client.find(job, live).id)
-        elif ended := find_ended(client, job):
-            wanted.append(ended.id)
-        else:
-            raise no_such_job(job)
+    wanted = _ids(client, jobs, live)
     _wait(client, {each.id for each in live} & set(wanted))
     result = 0
     for identity in dict.fromkeys(wanted):
@@ -60,6 +62,30 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
         result = result or code
     if result:
         raise SystemExit(result)
+
+
+def _ids(client: Client, jobs: Selection, live: list[JobStatus]) -> list[str]:
+    """Return the ids of the selected jobs, live or ended.
+
+    Raises:
+        OperationError: One of the jobs does not exist, or several live jobs have the same name.
+    """
+    if jobs.everyone:
+        return [each.id for each in live]
+    if not jobs.jobs:
+        return [each.id for each in of_caller(client, live)]
+    wanted: list[str] = []
+    for job in jobs.jobs:
+        is_known = any(job in (each.id, each.name, array_base(each.name)) for each in live)
+        if not is_known and (ended := find_ended(client, job)):
+            wanted.append(ended.id)
+        elif array := last_array(client, job, live):
+            wanted += array
+        elif is_known or is_pattern(job):
+            wanted += [each.id for each in named(client, job, live)]
+        else:
+            raise no_such_job(job)
+    return wanted
 
 
 def _wait(client: Client, jobs: set[str]) -> None:

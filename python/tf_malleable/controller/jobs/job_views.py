@@ -59,6 +59,7 @@ def job_status(
         weight=record.weight,
         output=record.output,
         after=list(record.after),
+        array=record.array,
         time_limit=record.time_limit,
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),

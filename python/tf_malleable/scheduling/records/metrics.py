@@ -134,6 +134,7 @@ def ended(
         grants=record.serial,
         account=account,
         cause=_cause(record, outcome, measured),
+        array=record.array,
     )
 
 
