@@ -201,3 +201,44 @@ def test_a_path_that_somebody_made_up_is_not_read(controller, tmp_path, kind):
         result = tfm("logs", "x")
     assert (result.returncode, result.stdout) == (1, "")
     assert str(path) in result.stderr
+
+
+def test_the_last_lines_are_printed(controller):
+    number = submitted(*shell("seq 30000; printf end"))
+    tfm("wait", number)
+    every = [*map(str, range(1, 30001)), "end"]
+    for lines in (0, 1, 2, 20000, 30000, 30001, 99999):
+        result = tfm("logs", "-n", str(lines), number)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout == "\n".join(every[max(0, len(every) - lines) :])
+    assert tfm("logs", "-n", "-1", number).returncode == 2
+    number = submitted("--", "seq", "5")
+    tfm("wait", number)
+    assert tfm("logs", "-n", "2", number).stdout == "4\n5\n"
+
+
+def test_outputs_of_several_jobs_have_their_names(tmp_path, outputs):
+    with controllers.controller(tmp_path, "--policy", "equal") as controller:
+        if len(controller.get("/v1")["cpus"]) < 2:
+            pytest.skip("needs two CPUs")
+        submitted("--name", "ended", *shell("echo gone"))
+        tfm("wait", "ended")
+        gate = tmp_path / "gate"
+        wait = f"until [ -e {gate} ]; do sleep 0.05; done"
+        program = shell(f"echo $TF_MALLEABLE_ARRAY_INDEX; {wait}; printf over")
+        result = tfm("submit", "--array", "7-8", "--name", "part", "--max", "1", *program)
+        assert result.stdout == "2\n3\n"
+        first = {"2 part[7]: 7", "3 part[8]: 8"}
+        wait_for(lambda: set(tfm("logs", "--all").stdout.splitlines()) == first)
+        assert tfm("logs", "ended", "2").stdout.splitlines() == ["1 ended: gone", "2 part[7]: 7"]
+        with started("logs", "-f", "part") as following:
+            gate.touch()
+            assert following.wait(DEADLINE) == 0
+            assert following.stdout is not None
+            lines = following.stdout.read().splitlines()
+        assert set(lines) == {*first, "2 part[7]: over", "3 part[8]: over"}
+        assert sorted(tfm("logs", "part").stdout.splitlines()) == sorted(lines)
+        assert tfm("logs", "--all").stdout == ""
+    for words in ([], ["--all", "1"]):
+        result = tfm("logs", *words)
+        assert (result.returncode, result.stderr) == (2, "tfm: give either a JOB or --all\n")

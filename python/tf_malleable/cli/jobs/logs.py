@@ -1,11 +1,14 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm logs: prints the output of a job that runs, or ran, in the background."""
+"""tfm logs: prints the output of jobs that run, or ran, in the background."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,81 +18,185 @@ from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended, no_such_job
-from tf_malleable.cli.jobs.job_arguments import job_argument
+from tf_malleable.cli.completion import complete_jobs
+from tf_malleable.cli.ended_jobs import find_ended, last_array, no_such_job
+from tf_malleable.cli.jobs.job_arguments import is_pattern, named
 from tf_malleable.cli.jobs.job_texts import title
 from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
 from tf_malleable.controller.state.exit_file import open_output
 from tf_malleable.model import OperationError
+from tf_malleable.model.units import printable
 
 _POLL_SECONDS = 0.2
 _PIECE = 1 << 16
 
 
-@click.command()
-@job_argument
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job ends.")
-@socket_option
-def logs(client: Client, job: str, follow: bool) -> None:
-    """Print the output of a JOB of tfm submit.
+@dataclass
+class _Output:
+    """An open output file.
 
-    JOB is an id, or a name; among ended jobs with the same name, the last is meant.
+    Attributes:
+        file: The file, at the place to read from.
+        prefix: What each line is printed with; empty to print bytes as they come.
+        rest: The beginning of a line whose end is not written yet.
     """
+
+    file: BinaryIO
+    prefix: bytes
+    rest: bytes = b""
+
+    def copy(self) -> bool:
+        """Print what can be read now; return whether that is anything."""
+        piece = self.file.read(_PIECE)
+        if piece and self.prefix:
+            *lines, self.rest = (self.rest + piece).split(b"\n")
+            _write(b"".join(self.prefix + line + b"\n" for line in lines))
+        elif piece:
+            _write(piece)
+        return bool(piece)
+
+    def finish(self) -> None:
+        """Print a last line that has no end."""
+        if self.rest:
+            _write(self.prefix + self.rest + b"\n")
+
+
+@click.command()
+@click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_jobs)
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the jobs end.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), metavar="N", help="Only the last N lines of each job."
+)
+@click.option("--all", "everyone", is_flag=True, help="All live jobs whose output is known.")
+@socket_option
+def logs(
+    client: Client, jobs: tuple[str, ...], follow: bool, lines: int | None, everyone: bool
+) -> None:
+    """Print the output of each JOB of tfm submit; of several, with names before the lines.
+
+    JOB is an id; a name, where among ended jobs with the same name the last is meant; the name
+    of an array; or a pattern such as 'fold*' for names of live jobs.
+    """
+    if bool(jobs) == everyone:
+        raise click.UsageError("give either a JOB or --all")
     if client.connect is not None:
+        which = f"job {jobs[0]}" if len(jobs) == 1 else "these jobs"
         raise OperationError(
-            f"the output of job {job} is at {client.socket}: use ssh and tfm logs there"
+            f"the output of {which} is at {client.socket}: use ssh and tfm logs there"
         )
     live = client.jobs()
-    found: JobStatus | JobRecord | None
-    if any(job in (each.id, each.name) for each in live):
-        found = client.find(job, live)
+    found: list[JobStatus | JobRecord]
+    if everyone:
+        found = [job for job in live if job.output is not None]
     else:
-        found = find_ended(client, job)
-    if found is None:
-        raise no_such_job(job)
-    if found.output is None:
-        raise OperationError(
-            f"no output is known of {title(found)}: only that of your own jobs, started by"
-            " tfm submit"
-        )
-    path = Path(found.output)
+        found = [job for each in jobs for job in _named(client, each, live)]
+    paths = {}
+    for job in found:
+        if job.output is None:
+            raise OperationError(
+                f"no output is known of {title(job)}: only that of your own jobs, started by"
+                " tfm submit"
+            )
+        paths[Path(job.output)] = job
     is_over = _is_over_already
-    if follow and (isinstance(found, JobStatus) or is_kept(path, found.user)):
-        is_over = _watching(client, path, found.user)
-    with open_output(path, found.user) as file:
-        _print(file, is_over)
+    if follow:
+        live_ones = {
+            path: job.user
+            for path, job in paths.items()
+            if isinstance(job, JobStatus) or is_kept(path, job.user)
+        }
+        is_over = _watching(client, live_ones) if live_ones else is_over
+    with ExitStack() as stack:
+        outputs = []
+        for path, job in paths.items():
+            file = stack.enter_context(open_output(path, job.user))
+            if lines is not None:
+                file.seek(_start_of_last(file, lines))
+            prefix = f"{job.id} {printable(job.name)}: " if len(paths) > 1 or everyone else ""
+            outputs.append(_Output(file, prefix.encode()))
+        _print(outputs, is_over)
+
+
+def _named(client: Client, text: str, live: Sequence[JobStatus]) -> Sequence[JobStatus | JobRecord]:
+    """Return the jobs, live or ended, that an argument stands for.
+
+    Raises:
+        OperationError: There is no such job, or several live ones have this name.
+    """
+    if any(text in (each.id, each.name) for each in live):
+        return [client.find(text, live)]
+    if ended := find_ended(client, text):
+        return [ended]
+    if members := last_array(client, text, live):
+        known = {each.id: each for each in live}
+        both = [known.get(each) or find_ended(client, each) for each in members]
+        return [each for each in both if each is not None]
+    if is_pattern(text):
+        return named(client, text, live)
+    raise no_such_job(text)
+
+
+def _start_of_last(file: BinaryIO, lines: int) -> int:
+    """Return where the last so many lines of a file begin, in bytes."""
+    end = file.seek(0, os.SEEK_END)
+    if not lines:
+        return end
+    missing, place = lines, end
+    while place > 0:
+        size = min(_PIECE, place)
+        place -= size
+        file.seek(place)
+        piece = file.read(size)
+        # The end of the last line ends none before it.
+        at = len(piece) - (place + size == end and piece.endswith(b"\n"))
+        while (at := piece.rfind(b"\n", 0, at)) >= 0:
+            missing -= 1
+            if not missing:
+                return place + at + 1
+    return 0
 
 
 def _is_over_already() -> bool:
     return True
 
 
-def _watching(client: Client, output: Path, user: str) -> Callable[[], bool]:
-    """Return a function that polls once, after a pause, whether a job's last attempt is over."""
+def _watching(client: Client, outputs: dict[Path, str]) -> Callable[[], bool]:
+    """Return a function that polls once, after a pause, whether these jobs are all over.
+
+    Args:
+        client: Client of the controller.
+        outputs: Users of the jobs, by output file.
+    """
 
     def is_over() -> bool:
         time.sleep(_POLL_SECONDS)
         try:
-            is_live = any(each.output == str(output) for each in client.jobs())
+            live = {each.output for each in client.jobs()}
         except NoAnswerError:
-            return False  # The next controller takes over the job.
-        return not is_live and not is_kept(output, user)
+            return False  # The next controller takes over the jobs.
+        return not any(
+            str(output) in live or is_kept(output, user) for output, user in outputs.items()
+        )
 
     return is_over
 
 
-def _print(file: BinaryIO, is_over: Callable[[], bool]) -> None:
-    """Print the contents of a file, and what is appended until `is_over` returns True."""
-    output = sys.stdout.buffer
+def _print(outputs: Sequence[_Output], is_over: Callable[[], bool]) -> None:
+    """Print the contents of files, and what is appended until `is_over` returns True."""
     is_last = False
     while True:
-        piece = file.read(_PIECE)
-        if piece:
-            output.write(piece)
-            output.flush()
-        elif is_last:
-            return
-        else:
-            # Read once more: the last output may have been written just before the end.
-            is_last = is_over()
+        printed = [each.copy() for each in outputs]
+        if any(printed):
+            continue
+        if is_last:
+            break
+        # Read once more: the last output may have been written just before the end.
+        is_last = is_over()
+    for each in outputs:
+        each.finish()
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
