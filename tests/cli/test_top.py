@@ -183,8 +183,37 @@ def test_many_jobs_on_a_large_machine_fit_into_80_columns():
     assert len(strip) == 4
     row = next(line for line in lines if " 100 " in line)
     assert row.split()[3:7] == ["running", "4", "2", "1"]
+    assert row.split()[2] == "a_trainin…g_name.py"
     assert "12345.6" in row
-    assert row.rstrip().endswith("51:26:05")
+
+
+def test_more_jobs_than_lines_are_counted():
+    jobs = [job(number, granted=[number]) for number in range(1, 31)]
+    jobs += [job(number, "big.py", "waiting") for number in range(31, 41)]
+    scene = Scene(info(64), jobs)
+    for height in (24, 40, 45):
+        output = io.StringIO()
+        console = Console(file=output, width=80, height=height)
+        console.print(picture(scene), height=height)
+        lines = output.getvalue().splitlines()
+        assert len(lines) == height
+        shown = len([line for line in lines if "running" in line]) - 0
+        waiting = len([line for line in lines if "waiting" in line and "big.py" in line])
+        assert shown + waiting > height // 2
+        more = [int(line.split()[1]) for line in lines if line.startswith("…")]
+        assert sum(more) == len(jobs) - shown - waiting
+        assert waiting >= 2
+    assert not any(line.startswith("…") for line in text_of(scene))
+
+
+def test_why_a_job_waits_is_shown():
+    why = "it needs 4 cores, 0 of 2 are free"
+    jobs = [job(1, granted=[0], actual=[0]), job(2, "big.py", "waiting", reason=why)]
+    lines = text_of(Scene(info(2), jobs))
+    assert lines[-2].split()[-1] == "reason"
+    assert why in lines[-1]
+    held = replace(jobs[0], granted=[], state="paused", reason="it is held for a shorter job")
+    assert any("it is held for a sh" in line for line in text_of(Scene(info(2), [held])))
 
 
 def test_colours_add_nothing_to_the_text():

@@ -25,7 +25,7 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.jobs.job_texts import per_step, read_and_saved, summed_up, title
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
-from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.tables import JobTable, console
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, energy, number, short
@@ -176,7 +176,7 @@ def _print_table(found: History) -> None:
         + (_elastic(job.elastic) if is_elastic else ())
         for job in found.jobs
     ]
-    output.print(table(columns, rows))
+    output.print(JobTable(columns, rows, (">id", "name", "outcome")))
     for job in found.jobs:
         if job.killed:
             output.print(

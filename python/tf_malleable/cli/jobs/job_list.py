@@ -15,9 +15,10 @@ from tf_malleable.cli.jobs.job_texts import (
     progress,
     state,
     title,
+    why_waiting,
 )
 from tf_malleable.cli.options import json_option, print_json, socket_option
-from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.tables import JobTable, console
 from tf_malleable.model.units import duration, energy, number, percent, printable
 
 _COLUMNS = (
@@ -33,6 +34,8 @@ _COLUMNS = (
     ">CPUs",
     ">waited",
 )
+_SPARE = (">waited", ">CPUs", ">done", "user", ">steps/s", ">desired")
+_KEPT = (">id", "name", "state", "reason")
 # For hosts whose power is metered.
 _ENERGY = (">watts", ">energy", ">per step", "source")
 
@@ -53,8 +56,9 @@ def jobs(client: Client, as_json: bool) -> None:
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
 
-    Below the table are the reasons why jobs are being ended, last although their program has
-    ended, cannot use all granted cores, or are confined.
+    Reason is why a job has no cores. Below the table are the reasons why jobs are being ended, last
+    although their program has ended, cannot use all granted cores, or are confined. A narrow
+    terminal shows the columns for which there is room.
     """
     found = client.jobs()
     if as_json:
@@ -63,11 +67,23 @@ def jobs(client: Client, as_json: bool) -> None:
         click.echo("there are no jobs")
     else:
         is_metered = any(job.energy_joules is not None for job in found)
-        columns = (*_COLUMNS, *_ENERGY) if is_metered else _COLUMNS
-        rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
-        console().print(table(columns, rows))
+        waits = any(why_waiting(job) for job in found)
+        columns = (
+            *_COLUMNS,
+            *(_ENERGY if is_metered else ()),
+            *(("reason",) if waits else ()),
+        )
+        rows = [
+            (
+                *_row(job),
+                *(_energy(job) if is_metered else ()),
+                *((why_waiting(job),) if waits else ()),
+            )
+            for job in found
+        ]
+        console().print(JobTable(columns, rows, _KEPT, _SPARE))
         for job in found:
-            reason = job.reason if job.granted or job.remaining or job.cause else None
+            reason = None if why_waiting(job) else job.reason
             for sentence in filter(None, (reason, job.confined)):
                 click.echo(f"{title(job)}: {printable(sentence)}")
 

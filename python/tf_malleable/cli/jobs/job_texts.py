@@ -51,6 +51,13 @@ def actual(job: JobStatus) -> str:
     return f"{len(job.actual)} confined" if job.confined else str(len(job.actual))
 
 
+def why_waiting(job: JobStatus) -> str:
+    """Return the reason why a job has no cores; empty if it has some, or none is known."""
+    if job.granted or job.remaining:
+        return ""
+    return job.reason or ""
+
+
 def progress(job: JobStatus) -> float | None:
     """Return the share of a job's steps that are done; None if unknown."""
     if job.steps_done is None or not job.steps_total:

@@ -29,7 +29,8 @@ def top(client: Client, interval: float, once: bool, as_json: bool) -> None:
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job).
-    eff. is the share of its cores that a job keeps busy.
+    eff. is the share of its cores that a job keeps busy. Reason is why a job has none. A small
+    terminal shows the columns and the jobs for which there is room.
 
     Quit with q or Ctrl-C. In a pipe it prints one view; with --json it prints one line per
     refresh.

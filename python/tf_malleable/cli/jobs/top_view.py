@@ -8,10 +8,10 @@ come and go. The view is complete without colours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -26,8 +26,9 @@ from tf_malleable.cli.jobs.job_texts import (
     progress,
     read_and_saved,
     state,
+    why_waiting,
 )
-from tf_malleable.cli.tables import table
+from tf_malleable.cli.tables import JobTable, table
 from tf_malleable.model.units import duration, number, percent, short
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -51,23 +52,65 @@ class Scene:
 
 
 def picture(scene: Scene, note: str = "") -> RenderableType:
-    """Return the whole view.
+    """Return the whole view, of which rows are left out if the screen has too few lines.
 
     Args:
         scene: Data to show.
         note: Sentence about a current problem, shown on top; empty for none.
     """
-    running = [job for job in scene.jobs if job.state != "waiting"]
-    queue = [job for job in scene.jobs if job.state == "waiting"]
-    parts: list[RenderableType] = [_header(scene, len(queue))]
-    parts += [Text(text, style="bold red") for text in (note, scene.info.problem) if text]
-    parts += ["", *_strip(scene), ""]
-    parts.append(_running(running) if running else Text("no job runs", style="dim"))
-    if any(job.elastic is not None for job in running):
-        parts += ["", _elastic(running)]
-    if queue:
-        parts += ["", _queue(queue)]
-    return Group(*parts)
+    return _View(scene, note)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The view, of the size of the screen that it is shown on."""
+
+    scene: Scene
+    note: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        scene = self.scene
+        running = [job for job in scene.jobs if job.state != "waiting"]
+        queue = [job for job in scene.jobs if job.state == "waiting"]
+        parts: list[RenderableType] = [_header(scene, len(queue))]
+        parts += [Text(text, style="bold red") for text in (self.note, scene.info.problem) if text]
+        parts += ["", *_strip(scene), ""]
+        rows = len(running), len(queue)
+        if options.height is not None:
+            elastic = [job for job in running if job.elastic is not None]
+            heads = 1 + (2 if queue else 0) + (2 + len(elastic) if elastic else 0)
+            rows = _shares(options.height - len(parts) - heads, *rows)
+        parts.append(_running(running, rows[0]) if running else Text("no job runs", style="dim"))
+        if any(job.elastic is not None for job in running):
+            parts += ["", _elastic(running)]
+        if queue:
+            parts += ["", _queue(queue, rows[1])]
+        yield Group(*parts)
+
+
+def _shares(room: int, running: int, waiting: int) -> tuple[int, int]:
+    """Return how many of the running and of the waiting jobs are shown on so many lines.
+
+    A line is needed to say how many more there are. Waiting jobs have at most a third of the
+    lines, unless the running ones need less than the others.
+    """
+    if running + waiting <= room:
+        return running, waiting
+    for_queue = min(waiting, max(room // 3, room - running))
+    for_running = min(running, room - for_queue)
+    shown = [
+        lines if lines == jobs else max(1, lines - 1)
+        for lines, jobs in ((for_running, running), (for_queue, waiting))
+    ]
+    return min(running, shown[0]), min(waiting, shown[1])
+
+
+def _limited(jobs: JobTable, most: int) -> RenderableType:
+    """Return a table with at most so many rows, which says how many more there are."""
+    more = len(jobs.rows) - most
+    if more <= 0:
+        return jobs
+    return Group(replace(jobs, rows=jobs.rows[:most]), Text(f"… {more} more", style="dim"))
 
 
 def _header(scene: Scene, queued: int) -> Text:
@@ -116,7 +159,7 @@ def _cell(user: JobStatus | None, lender: JobStatus | None, width: int) -> Text:
     return Text(_FREE.center(width), style="dim")
 
 
-def _running(jobs: Sequence[JobStatus]) -> Table:
+def _running(jobs: Sequence[JobStatus], most: int) -> RenderableType:
     columns: tuple[str, ...] = (
         *("", ">id", "name", "state", ">desired", ">granted", ">actual"),
         *(">steps/s", "progress", ">eff.", ">waited"),
@@ -127,6 +170,9 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
     has_tier = any(job.reading is not None for job in jobs)
     if has_tier:
         columns = (*columns, ">from source", ">saved")
+    waits = any(why_waiting(job) for job in jobs)
+    if waits:
+        columns = (*columns, "reason")
     rows: list[tuple[RenderableType, ...]] = [
         (
             Text(letter(job), style=f"bold {colour(job)}"),
@@ -142,10 +188,12 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
             duration(job.waiting_seconds + job.paused_seconds),
             *(_power(job) if is_metered else ()),
             *(read_and_saved(job.reading) if has_tier else ()),
+            *((why_waiting(job),) if waits else ()),
         )
         for job in jobs
     ]
-    return table(columns, rows)
+    kept, spare = ("", ">id", "name", "state"), (">waited", ">eff.", ">desired")
+    return _limited(JobTable(columns, rows, kept, spare, says_so=False), most)
 
 
 def _power(job: JobStatus) -> tuple[str, ...]:
@@ -173,23 +221,29 @@ def _elastic(jobs: Sequence[JobStatus]) -> Table:
     return table(columns, rows)
 
 
-def _queue(jobs: Sequence[JobStatus]) -> Table:
-    return table(
-        (">id", "queue", "user", "state", ">min", ">desired", ">priority", ">waiting"),
-        [
-            (
-                job.id,
-                job.name,
-                job.user,
-                state(job),
-                str(job.min),
-                desired(job),
-                str(job.priority),
-                duration(job.waiting_seconds),
-            )
-            for job in jobs
-        ],
+def _queue(jobs: Sequence[JobStatus], most: int) -> RenderableType:
+    waits = any(why_waiting(job) for job in jobs)
+    columns: tuple[str, ...] = (
+        *(">id", "queue", "user", "state", ">min", ">desired", ">priority", ">waiting"),
     )
+    rows = [
+        (
+            job.id,
+            job.name,
+            job.user,
+            state(job),
+            str(job.min),
+            desired(job),
+            str(job.priority),
+            duration(job.waiting_seconds),
+            *((why_waiting(job),) if waits else ()),
+        )
+        for job in jobs
+    ]
+    kept = (">id", "queue", "state", "reason")
+    columns = (*columns, "reason") if waits else columns
+    spare = (">desired", ">priority", "user", ">min")
+    return _limited(JobTable(columns, rows, kept, spare, name="queue", says_so=False), most)
 
 
 def _bar(job: JobStatus) -> RenderableType:
