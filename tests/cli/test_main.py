@@ -27,8 +27,8 @@ VALUES = {
     "[swf|philly|helios|pai]",
 }
 COMMANDS = [
-    *("run", "submit", "controller", "status", "service", "jobs", "show", "logs", "wait", "top"),
-    *("web", "set", "pause"),
+    *("run", "submit", "rerun", "controller", "status", "service", "jobs", "show", "logs", "wait"),
+    *("top", "web", "set", "pause"),
     *("resume", "cancel", "policy", "history", "power", "workload", "simulate", "container"),
     *("elastic", "cluster", "tier", "config", "completion"),
 ]

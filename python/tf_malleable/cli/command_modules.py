@@ -4,6 +4,7 @@
 MODULES = {
     "run": "launch.run",
     "submit": "launch.submit",
+    "rerun": "launch.rerun",
     "controller": "services.controller",
     "status": "services.status",
     "service": "services.service",
