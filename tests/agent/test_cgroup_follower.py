@@ -165,7 +165,7 @@ def test_limits_set_by_hand_end_it_until_it_is_asked_for_again(group):
         assert stays(job, "limits()", [1, 1])
         assert value(job, "[tfm.follow_cgroup(), tfm.follow_cgroup(), limits()]")[2] == [2, 2]
         # What is refused sets nothing by hand.
-        do(job, "with suppress(ValueError): tfm.set_threads(99)")
+        do(job, "with suppress(ValueError): tfm.set_threads(0)")
         group.set_quota(1)
         assert becomes(job, "limits()", [1, 1])
 
