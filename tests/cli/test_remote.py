@@ -50,6 +50,12 @@ def test_jobs_of_another_host_are_shown_and_changed(controller, ssh):
         assert result.stdout == f"job 1 (one): resumed; it runs on CPUs {CPU}\n"
         # One connection a command, however many requests.
         assert len(ssh.read_text().splitlines()) == 3
+        assert remotely("pause", "o*").stdout.startswith("job 1 (one): paused; ")
+        assert remotely("resume", "--all").stdout.startswith("job 1 (one): resumed; ")
+        for words in (["cancel", "--mine"], ["wait"]):
+            result = remotely(*words)
+            assert (result.returncode, result.stdout) == (1, "")
+            assert "are yours is not known here: give a JOB or --all" in result.stderr
 
 
 def test_an_option_goes_before_the_host(controller, ssh):

@@ -80,9 +80,8 @@ def find_all(client: Client, selection: Selection) -> list[JobStatus]:
     live = client.jobs()
     if selection.everyone:
         return live
-    own = of_caller(client, live)
     if selection.mine:
-        return own
+        return of_caller(client, live)
     found = [job for each in selection.jobs for job in named(client, each, live)]
     return list({job.id: job for job in found}.values())
 
