@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.support import histories
 from tests.support.commands import running, tfm
 from tests.support.controllers import job, wait_for
-from tf_malleable.cli.launch.rerun import check_command
+from tf_malleable.cli.background.rerun import check_command
 from tf_malleable.model import OperationError
 
 

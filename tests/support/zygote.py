@@ -58,7 +58,7 @@ _MODULES = {
         "tf_malleable.cli.jobs.job_list",
         "tf_malleable.cli.launch.run",
         "tf_malleable.cli.jobs.show",
-        "tf_malleable.cli.launch.submit",
+        "tf_malleable.cli.background.submit",
         "tf_malleable.cli.tier.group",
         "tf_malleable.cli.jobs.top",
         "tf_malleable.containers.engine_containers",

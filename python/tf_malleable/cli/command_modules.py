@@ -3,8 +3,8 @@
 
 MODULES = {
     "run": "launch.run",
-    "submit": "launch.submit",
-    "rerun": "launch.rerun",
+    "submit": "background.submit",
+    "rerun": "background.rerun",
     "controller": "services.controller",
     "status": "services.status",
     "service": "services.service",

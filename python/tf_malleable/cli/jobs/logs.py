@@ -18,11 +18,11 @@ from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.background.outputs import is_kept
 from tf_malleable.cli.completion import complete_jobs
 from tf_malleable.cli.ended_jobs import find_ended, last_array, no_such_job
 from tf_malleable.cli.jobs.job_arguments import is_pattern, named
 from tf_malleable.cli.jobs.job_texts import title
-from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
 from tf_malleable.controller.state.exit_file import open_output
 from tf_malleable.model import OperationError

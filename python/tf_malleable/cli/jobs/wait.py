@@ -14,6 +14,7 @@ from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.background.outputs import is_kept
 from tf_malleable.cli.ended_jobs import find_ended, last_array, last_attempt, no_such_job
 from tf_malleable.cli.jobs.job_arguments import (
     Selection,
@@ -23,7 +24,6 @@ from tf_malleable.cli.jobs.job_arguments import (
     of_caller,
 )
 from tf_malleable.cli.jobs.job_texts import outcome, title
-from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.options import socket_option
 from tf_malleable.controller.state.exit_file import read_exit
 from tf_malleable.model import OperationError

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Launch of programs: tfm run and tfm submit, their arrays, retries and queue."""
+"""Launch of programs: tfm run, with arrays, retries and the queue."""

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from tf_malleable.api.schema.job_request import JobRequest
     from tf_malleable.api.schema.join import Join
+    from tf_malleable.cli.background.stored_job import StoredJob
     from tf_malleable.cli.launch.attempts import Attempt
     from tf_malleable.cli.launch.run_options import RunOptions
-    from tf_malleable.cli.launch.stored_job import StoredJob
 
 _MOST_RETRIES: Final = 1000
 _FOR_ANY_PROGRAM: Final = frozenset(
@@ -165,7 +165,7 @@ def _attempt(options: RunOptions, request: JobRequest, again: StoredJob | None) 
         SystemExit: In the calling process, if there is a new one.
     """
     if options.detach:
-        from tf_malleable.cli.launch.background import continue_in_background
+        from tf_malleable.cli.background.keeper import continue_in_background
 
         return continue_in_background(options, request, again)
     if not options.retries and not os.path.exists(options.socket):

@@ -197,8 +197,8 @@ def _resume_stored_jobs(socket: Path | None) -> None:
     they would be part of the service, and end with it; there the user is told what to do.
     """
     from tf_malleable.api.transport.address import default_listening_socket
-    from tf_malleable.cli.launch.background import output_folder
-    from tf_malleable.cli.launch.stored_job import stored_jobs
+    from tf_malleable.cli.background.keeper import output_folder
+    from tf_malleable.cli.background.stored_job import stored_jobs
 
     path = os.path.abspath(socket or default_listening_socket())
     jobs = [job for job in stored_jobs(output_folder())[0] if job.options["socket"] == path]
@@ -217,7 +217,7 @@ def _resume_stored_jobs(socket: Path | None) -> None:
         os.setsid()
         # Nobody waits for it, so it must not be a child of the controller.
         if not os.fork():
-            from tf_malleable.cli.launch.resume import resume
+            from tf_malleable.cli.background.resume import resume
 
             os.dup2(2, 1)
             resume(path, _PATIENCE_SECONDS)

@@ -28,7 +28,7 @@ def _submit(**parameters: object) -> None:
 def _resume(socket: str, command: object) -> None:
     if command:
         raise click.UsageError("--resume submits stored jobs again: give no program")
-    from tf_malleable.cli.launch.resume import resume
+    from tf_malleable.cli.background.resume import resume
 
     resume(os.path.abspath(socket))
 

@@ -15,12 +15,12 @@ import click
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.background.keeper import output_folder
+from tf_malleable.cli.background.outputs import claim, is_kept
+from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_job, stored_jobs
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import fork
-from tf_malleable.cli.launch.background import output_folder
-from tf_malleable.cli.launch.outputs import claim, is_kept
 from tf_malleable.cli.launch.start import start
-from tf_malleable.cli.launch.stored_job import StoredJob, forget, stored_job, stored_jobs
 from tf_malleable.cli.messages import report, say
 from tf_malleable.model import OperationError
 

@@ -23,6 +23,8 @@ import click
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.background.outputs import keep, write_exit
+from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_file
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import (
     Attempt,
@@ -33,9 +35,7 @@ from tf_malleable.cli.launch.attempts import (
     fork,
     is_to_end,
 )
-from tf_malleable.cli.launch.outputs import keep, write_exit
 from tf_malleable.cli.launch.run_options import RunOptions
-from tf_malleable.cli.launch.stored_job import StoredJob, forget, stored_file
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.linux.trusted_folder import TrustedFolder
