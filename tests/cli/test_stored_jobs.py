@@ -219,12 +219,33 @@ def test_a_service_tells_what_to_do(start, outputs, tmp_path):
     lose_power(first)
     again = start(env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
     assert again.get("/v1/jobs")["jobs"] == []
+    result = tfm("jobs")
+    assert (result.returncode, result.stdout) == (0, "there are no jobs\n")
+    assert result.stderr == "tfm: 1 job was interrupted: tfm submit --resume\n"
     result = tfm("submit", "--resume")
     assert result.returncode == 0
     assert result.stdout.startswith(f"job {number} (ran) was interrupted and is submitted again")
     (job,) = again.get("/v1/jobs")["jobs"]
     assert tfm("cancel", job["id"]).returncode == 0
     tfm("wait", job["id"])
+    assert tfm("jobs").stderr == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_root_runs_nothing_that_a_user_has_stored(start, outputs, tmp_path):
+    """As with `sudo -E tfm controller`, which looks in the user's folder."""
+    first = start()
+    submitted("--requeue", *program(tmp_path / "go"))
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    for path in (outputs, *outputs.iterdir()):
+        os.chown(path, 65534, 65534)
+    again = start()
+    result = tfm("submit", "--resume")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "belongs to user nobody, who is not root" in result.stderr
+    assert again.get("/v1/jobs")["jobs"] == []
+    assert len(stored(outputs)) == 1
 
 
 def test_jobs_start_after_the_new_one(start, outputs, tmp_path):

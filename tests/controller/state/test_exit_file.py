@@ -83,3 +83,13 @@ def test_a_user_whose_files_do_not_answer_holds_up_nobody(output, monkeypatch):
         assert [*recorded_exits([others, job(output)])] == ["1"]
     finally:
         answer.set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_root_reads_files_of_the_job_s_user_only(output):
+    exit_file(output).write_text("3\n")
+    os.chown(exit_file(output), 65534, 65534)
+    exit_file(output).chmod(0o600)
+    now = time.time()
+    assert recorded_exits([job(output, submitted=now, uid=65534)])["1"].code == 3
+    assert recorded_exits([job(output, submitted=now)]) == {}

@@ -23,7 +23,7 @@ import click
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.background.outputs import keep, write_exit
+from tf_malleable.cli.background.outputs import keep, output_folder, write_exit
 from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_file
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import (
@@ -37,7 +37,6 @@ from tf_malleable.cli.launch.attempts import (
 )
 from tf_malleable.cli.launch.run_options import RunOptions
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
-from tf_malleable.controller.state.location import default_state
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 
@@ -188,11 +187,6 @@ def _open_again(output: Path) -> int:
         return os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
         raise OperationError(f"cannot write {output}: {error.strerror}") from None
-
-
-def output_folder() -> Path:
-    """Return the folder of the outputs, and of the jobs that have not ended."""
-    return default_state().parent / "output"
 
 
 def _new_output() -> tuple[Path, int]:

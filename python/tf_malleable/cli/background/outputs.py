@@ -9,7 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file, open_output
+from tf_malleable.controller.state.location import default_state
 from tf_malleable.model import OperationError
+
+
+def output_folder() -> Path:
+    """Return the folder of the outputs, and of the jobs that have not ended."""
+    return default_state().parent / "output"
 
 
 def keep(output: Path) -> None:
@@ -27,7 +33,7 @@ def keep(output: Path) -> None:
 
 
 def claim(output: Path) -> int | None:
-    """Become the keeper of a job that has none, and empty its exit file.
+    """Become the keeper of a job that has none.
 
     Returns:
         Descriptor of the locked file; None if the job has a keeper.
@@ -45,7 +51,6 @@ def claim(output: Path) -> int | None:
     except OSError:
         os.close(descriptor)
         return None
-    os.ftruncate(descriptor, 0)
     return descriptor
 
 

@@ -15,8 +15,7 @@ import click
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.background.keeper import output_folder
-from tf_malleable.cli.background.outputs import claim, is_kept
+from tf_malleable.cli.background.outputs import claim, is_kept, output_folder
 from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_job, stored_jobs
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import fork
@@ -109,6 +108,7 @@ def _resume(client: Client, job: StoredJob, ids: dict[str, str]) -> None:
                 " nor --retries left"
             )
             return
+        os.ftruncate(claimed, 0)  # It has the exit of the attempt that was interrupted.
         number = _submit_again(again, ids)
         if number is None:
             say(f"{known.title} stays stored; tfm submit --resume tries again")

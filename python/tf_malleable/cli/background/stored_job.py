@@ -12,14 +12,16 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.cli.launch.outputs import is_kept
 from tf_malleable.cli.launch.run_options import RunOptions
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 
@@ -178,6 +180,24 @@ def stored_jobs(folder: Path) -> tuple[list[StoredJob], list[str]]:
 def stored_job(output: Path) -> StoredJob | None:
     """Return the stored job with this output; None if it has ended, or cannot be read."""
     return next((job for job in stored_jobs(output.parent)[0] if job.output == str(output)), None)
+
+
+def interrupted_jobs(folder: Path, socket: str, live: Collection[str | None]) -> list[StoredJob]:
+    """Return the stored jobs of this user that nobody keeps.
+
+    Args:
+        folder: Folder of the outputs.
+        socket: Path of the controller's socket.
+        live: Outputs of the controller's live jobs.
+    """
+    me = user_name(os.geteuid())
+    return [
+        job
+        for job in stored_jobs(folder)[0]
+        if job.options["socket"] == socket
+        and job.output not in live
+        and not is_kept(Path(job.output), me)
+    ]
 
 
 def _parse(text: str, path: Path) -> StoredJob:

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.background.outputs import output_folder
+from tf_malleable.cli.background.stored_job import interrupted_jobs
 from tf_malleable.cli.jobs.job_texts import (
     actual,
     desired,
@@ -17,6 +21,7 @@ from tf_malleable.cli.jobs.job_texts import (
     title,
     why_waiting,
 )
+from tf_malleable.cli.messages import say
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import JobTable, console
 from tf_malleable.model.units import duration, energy, number, percent, printable
@@ -59,6 +64,8 @@ def jobs(client: Client, as_json: bool) -> None:
     Reason is why a job has no cores. Below the table are the reasons why jobs are being ended, last
     although their program has ended, cannot use all granted cores, or are confined. A narrow
     terminal shows the columns for which there is room.
+
+    Jobs of tfm submit that a reboot has interrupted are counted on stderr.
     """
     found = client.jobs()
     if as_json:
@@ -86,6 +93,13 @@ def jobs(client: Client, as_json: bool) -> None:
             reason = None if why_waiting(job) else job.reason
             for sentence in filter(None, (reason, job.confined)):
                 click.echo(f"{title(job)}: {printable(sentence)}")
+    if not as_json and client.connect is None:
+        outputs = {job.output for job in found}
+        socket = os.path.abspath(client.socket)
+        count = len(interrupted_jobs(output_folder(), socket, outputs))
+        if count:
+            what = "1 job was" if count == 1 else f"{count} jobs were"
+            say(f"{what} interrupted: tfm submit --resume")
 
 
 def _row(job: JobStatus) -> tuple[str, ...]:

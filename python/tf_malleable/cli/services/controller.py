@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -196,17 +197,17 @@ def _resume_stored_jobs(socket: Path | None) -> None:
     It is started here, as it and the jobs must not inherit the controller's priority. In a service,
     they would be part of the service, and end with it; there the user is told what to do.
     """
-    from tf_malleable.api.transport.address import default_listening_socket
-    from tf_malleable.cli.background.keeper import output_folder
-    from tf_malleable.cli.background.stored_job import stored_jobs
+    from tf_malleable.api.transport.address import NoAnswerError, default_listening_socket
+    from tf_malleable.cli.background.outputs import output_folder
+    from tf_malleable.cli.background.stored_job import interrupted_jobs
 
     path = os.path.abspath(socket or default_listening_socket())
-    jobs = [job for job in stored_jobs(output_folder())[0] if job.options["socket"] == path]
-    if not jobs:
+    count = len(interrupted_jobs(output_folder(), path, ()))
+    if not count:
         return
     if is_service():
-        count = "1 job is" if len(jobs) == 1 else f"{len(jobs)} jobs are"
-        say(f"{count} stored that may have been interrupted: tfm submit --resume")
+        jobs = "1 job was" if count == 1 else f"{count} jobs were"
+        say(f"{jobs} interrupted: tfm submit --resume")
         return
     child = os.fork()
     if child:
@@ -220,7 +221,8 @@ def _resume_stored_jobs(socket: Path | None) -> None:
             from tf_malleable.cli.background.resume import resume
 
             os.dup2(2, 1)
-            resume(path, _PATIENCE_SECONDS)
+            with suppress(NoAnswerError):  # The controller has not started, and has said why.
+                resume(path, _PATIENCE_SECONDS)
         code = 0
     except (OperationError, OSError) as error:
         code = report(OperationError(str(error)))
