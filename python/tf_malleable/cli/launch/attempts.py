@@ -32,6 +32,8 @@ _PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
 # Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
+# The same while no controller answers, which may last all night.
+_AWAY_SECONDS: Final = 1.0
 # Time in which a signal that goes to all processes reaches each of them.
 _SHUTDOWN_SECONDS: Final = 0.5
 _WAITING: Final = "but processes that it has left in the background remain; waiting for their end"
@@ -314,8 +316,12 @@ def await_end(
     has_told = False
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
-        with suppress(OperationError):
+        pause = _POLL_SECONDS
+        try:
             found = next((each for each in client.jobs() if each.id == job), None)
+        except OperationError:
+            pause = _AWAY_SECONDS
+        else:
             if found is None:
                 return
             if found.remaining:
@@ -323,7 +329,7 @@ def await_end(
                 if not has_told:
                     on_waiting()
                 has_told = True
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
 
 
 def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
@@ -332,9 +338,12 @@ def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
 
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
-        with suppress(OperationError):
+        pause = _POLL_SECONDS
+        try:
             if all(each.id != job for each in client.jobs()):
                 record = find_ended(client, job)
                 return None if record is None else record.outcome == "cancelled"
-        time.sleep(_POLL_SECONDS)
+        except OperationError:
+            pause = _AWAY_SECONDS
+        time.sleep(pause)
     return None
