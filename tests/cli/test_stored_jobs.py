@@ -296,6 +296,20 @@ def test_a_folder_that_is_gone_is_said_and_the_job_stays(start, outputs, tmp_pat
     assert len(stored(outputs)) == 1
 
 
+def test_what_an_older_version_has_stored_is_understood(start, outputs, tmp_path):
+    first = start()
+    number = submitted("--retries", "1", *program(tmp_path / "go", "true"))
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    (path,) = outputs.glob("*.job")
+    job = json.loads(path.read_text())
+    del job["options"]["requeue"]
+    path.write_text(json.dumps(job))
+    said(start(), f"job {number} (sh) was interrupted and is submitted again as job ")
+    (tmp_path / "go").touch()
+    assert tfm("wait", number).returncode == 0
+
+
 def test_files_of_others_and_nonsense_are_left_alone(start, outputs):
     start()
     assert submitted("--", "true") == "1"

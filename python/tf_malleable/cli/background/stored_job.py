@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.cli.launch.outputs import is_kept
-from tf_malleable.cli.launch.run_options import RunOptions
+from tf_malleable.cli.launch.run_options import OPTIONS, RunOptions
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
@@ -134,6 +134,8 @@ class StoredJob:
 
 
 _FIELDS: Final = tuple(RunOptions.__annotations__)
+_NEEDED: Final = frozenset({"command", "name", "socket"})
+_DEFAULTS: Final = {each.variable: each.initial for each in OPTIONS}
 
 
 def stored_file(output: Path) -> Path:
@@ -208,8 +210,11 @@ def _parse(text: str, path: Path) -> StoredJob:
     """
     try:
         job = StoredJob(**json.loads(text))
-        if set(job.options) != {*_FIELDS} or stored_file(Path(job.output)) != path:
+        known = job.options.keys()
+        if not _NEEDED <= known <= {*_FIELDS} or stored_file(Path(job.output)) != path:
             raise ValueError(f"must have the options of {path}")
+        # An older version has fewer options.
+        job = replace(job, options={**_DEFAULTS, **job.options})
     except (TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return job
