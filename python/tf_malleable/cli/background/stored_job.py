@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tf_malleable.api.schema.job_request import JobRequest
-from tf_malleable.cli.launch.outputs import is_kept
+from tf_malleable.cli.background.outputs import is_kept
 from tf_malleable.cli.launch.run_options import OPTIONS, RunOptions
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.linux.trusted_folder import TrustedFolder
