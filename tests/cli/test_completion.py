@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tests.support.commands import running, tfm
+from tests.support.controllers import wait_for
 
 
 def completions(line: str) -> list[str]:
@@ -49,6 +50,15 @@ def test_jobs_are_completed_with_their_ids(controller):
         assert completions("tfm kill o") == ["one"]
         assert completions("tfm run --after o") == ["one"]
         assert completions("tfm pause 2") == []
+
+
+def test_ended_jobs_are_completed_where_they_are_of_use(controller):
+    tfm("run", "--name", "past", "--", "true")
+    wait_for(lambda: controller.get("/v1/history")["jobs"])
+    for command in ("rerun", "logs"):
+        assert completions(f"tfm {command} ") == ["1", "past"]
+        assert completions(f"tfm {command} pa") == ["past"]
+    assert completions("tfm cancel pa") == []
 
 
 def test_a_name_that_a_shell_would_split_is_not_offered(controller):

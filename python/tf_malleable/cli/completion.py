@@ -14,6 +14,8 @@ from tf_malleable.model.units import printable
 
 # The variable that click's scripts set, derived from the program's name.
 _VARIABLE = "_TFM_COMPLETE"
+# Number of ended jobs that are offered.
+_ENDED = 20
 # Names that shells take for one word, without quotes.
 _WORD = re.compile(r"[\w.@%+,/\[\]-]+")
 
@@ -25,6 +27,18 @@ def complete_jobs(
 
     The list is empty without a controller on this host.
     """
+    return _complete(context, incomplete, ended=0)
+
+
+def complete_known_jobs(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return what complete_jobs() does, and the jobs that have ended last."""
+    return _complete(context, incomplete, ended=_ENDED)
+
+
+def _complete(context: click.Context, incomplete: str, ended: int) -> list[CompletionItem]:
+    from tf_malleable.api.schema.history import History
     from tf_malleable.api.transport.address import default_socket
     from tf_malleable.api.transport.client import Client
 
@@ -34,12 +48,15 @@ def complete_jobs(
     if not isinstance(client, Client):
         client = Client(default_socket())
     try:
-        jobs = client.jobs()
+        jobs = [(job.id, job.name) for job in client.jobs()]
+        if ended:
+            past = client.get(f"/v1/history?limit={ended}", History).jobs
+            jobs += [(job.id, job.name) for job in past]
     except OperationError:
         return []
-    ids = [(job.id, printable(job.name)) for job in jobs]
-    arrays = {base: f"array {base}" for job in jobs if (base := array_base(job.name))}
-    named = {job.name: f"job {job.id}" for job in jobs}
+    ids = [(number, printable(name)) for number, name in jobs]
+    arrays = {base: f"array {base}" for _, name in jobs if (base := array_base(name))}
+    named = {name: f"job {number}" for number, name in jobs}
     names = [each for each in (arrays | named).items() if _WORD.fullmatch(each[0])]
     return [
         CompletionItem(text, help=about)

@@ -13,7 +13,7 @@ from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.job_names import LONGEST_COMMAND, MOST_ARGUMENTS, array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.completion import complete_jobs
+from tf_malleable.cli.completion import complete_known_jobs
 from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.launch.arrays import ARRAY_INDEX
 from tf_malleable.cli.launch.run_options import OPTIONS, RunOptions
@@ -24,7 +24,7 @@ from tf_malleable.model import OperationError
 
 
 @click.command()
-@click.argument("job", shell_complete=complete_jobs)
+@click.argument("job", shell_complete=complete_known_jobs)
 @socket_path_option
 def rerun(socket: Path, job: str) -> None:
     """Run the command of a JOB again, as a new job with the same name and requests.

@@ -19,7 +19,7 @@ from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import is_kept
-from tf_malleable.cli.completion import complete_jobs
+from tf_malleable.cli.completion import complete_known_jobs
 from tf_malleable.cli.ended_jobs import find_ended, last_array, no_such_job
 from tf_malleable.cli.jobs.job_arguments import is_pattern, named
 from tf_malleable.cli.jobs.job_texts import title
@@ -63,7 +63,7 @@ class _Output:
 
 
 @click.command()
-@click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_jobs)
+@click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_known_jobs)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the jobs end.")
 @click.option(
     "-n", "--lines", type=click.IntRange(0), metavar="N", help="Only the last N lines of each job."
