@@ -26,20 +26,26 @@ VALUES = {
     *("IMAGE", "PROGRAM", "WATTS", "HOST:CONTAINER[:ro]", "[cpuset|quota]"),
     "[swf|philly|helios|pai]",
 }
-COMMANDS = [
-    *("run", "submit", "rerun", "controller", "status", "service", "jobs", "show", "logs", "wait"),
-    *("top", "web", "set", "pause"),
-    *("resume", "cancel", "policy", "history", "power", "workload", "simulate", "container"),
-    *("elastic", "cluster", "tier", "config", "completion"),
-]
+SECTIONS = {
+    "Run": "run submit rerun workload",
+    "Look": "jobs top show logs wait history web",
+    "Change": "set pause resume cancel policy",
+    "Controller": "controller status service",
+    "More": "container elastic cluster tier power simulate config completion",
+}
+COMMANDS = [name for names in SECTIONS.values() for name in names.split()]
 
 
-def test_help_lists_all_commands_with_a_line_each():
+def test_help_lists_all_commands_by_what_they_are_for():
     result = tfm("--help")
     assert (result.returncode, result.stderr) == (0, "")
-    listed = result.stdout.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in listed] == COMMANDS
-    assert all(len(line.split()) > 2 for line in listed)
+    assert "..." not in result.stdout.partition("Run:\n")[2]
+    for section, names in SECTIONS.items():
+        listed = result.stdout.partition(f"{section}:\n")[2].partition("\n\n")[0].splitlines()
+        # A line that goes on has no name.
+        heads = [line for line in listed if not line.startswith("   ")]
+        assert [line.split()[0] for line in heads] == names.split()
+        assert all(len(line.split()) > 2 for line in heads)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -101,7 +107,7 @@ def test_the_controller_names_the_policy_it_begins_with():
 def test_without_a_command_it_shows_what_there_is():
     result = tfm()
     assert (result.returncode, result.stdout) == (2, "")
-    assert "Commands:" in result.stderr
+    assert "\nRun:\n  run " in result.stderr
 
 
 def test_it_runs_as_a_program_of_its_python(tmp_path):

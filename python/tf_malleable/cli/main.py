@@ -9,20 +9,34 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
+from typing import Final
 
 import click
 
-from tf_malleable.cli.command_modules import ALIASES, MODULES
+from tf_malleable.cli.command_modules import ALIASES, MODULES, SECTIONS
 from tf_malleable.cli.messages import INTERRUPTED, report, say
 from tf_malleable.cli.settings import Settings
 from tf_malleable.linux import standard_error
 from tf_malleable.model.errors import OperationError
 from tf_malleable.model.version import __version__
 
+# Summaries are wrapped rather than cut.
+_LONGEST_SUMMARY: Final = 200
+
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(MODULES)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in SECTIONS.items():
+            rows = [
+                (name, command.get_short_help_str(_LONGEST_SUMMARY))
+                for name in names
+                if (command := self.get_command(ctx, name)) is not None and not command.hidden
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = MODULES.get(cmd_name)
@@ -57,8 +71,8 @@ def _no_such_command(name: str) -> str:
 def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs.
 
-    Use tfm run for a single program. For many on one host, start tfm controller, then each
-    program with tfm run.
+    Use tfm run for a single program. For many on one host use tfm submit: it starts a controller,
+    if there is none, which shares the CPUs among them.
     """
 
 
