@@ -78,6 +78,22 @@ def test_the_first_submit_starts_one_and_the_second_finds_it(place):
     assert place.info()["pid"] == pid
 
 
+def test_it_waits_for_no_job_that_it_resumes(place):
+    """Which may run for days, and writes where the controller does."""
+    tfm("submit", "--requeue", "--name", "long", "--", "sleep", "600")
+    (job,) = ask(place.socket, "GET", "/v1/jobs")[1]["jobs"]
+    keeper = int(Path(f"/proc/{job['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    lost = place.pid()
+    for pid in (lost, keeper, job["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: place.pid() != lost or not Path(f"/proc/{lost}").exists())
+    second = tfm("submit", "--", "true")
+    assert second.returncode == 0, second.stderr
+    assert second.stderr == f"{STARTED}{place.pid()}); tfm status shows it\n"
+    wait_for(lambda: "job 1 (long) was interrupted and is submitted again" in place.log.read_text())
+    assert "long" in {each["name"] for each in ask(place.socket, "GET", "/v1/jobs")[1]["jobs"]}
+
+
 def test_it_leaves_the_terminal_and_keeps_nothing_of_it(place):
     with open(os.devnull) as kept:
         os.set_inheritable(kept.fileno(), True)

@@ -41,10 +41,19 @@ class Shell:
         return self
 
     def __exit__(self, *_):
-        os.kill(self._pid, signal.SIGKILL)
+        for pid in self._session():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         os.close(self._terminal)
         print(self.said)
+
+    def _session(self):
+        """Yield the pids of the shell and of all that was started in it."""
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                if int(path.read_text().rpartition(")")[2].split()[3]) == self._pid:
+                    yield int(path.parent.name)
 
     def type(self, text):
         """Type a line, or a key if it is bytes."""

@@ -185,17 +185,22 @@ def controller(
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)
-    _resume_stored_jobs(socket)
+    _resume_stored_jobs(socket, log, ready)
     code = daemon.run(options, _containers(), power)
     if code:
         sys.exit(code)
 
 
-def _resume_stored_jobs(socket: Path | None) -> None:
+def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None) -> None:
     """Have a process of its own submit this user's stored jobs again once the controller answers.
 
     It is started here, as it and the jobs must not inherit the controller's priority. In a service,
     they would be part of the service, and end with it; there the user is told what to do.
+
+    Args:
+        socket: Path at which the controller will listen; None for the default.
+        log: Log file of a controller in the background, in which the process also writes.
+        ready: Descriptor for whoever waits for a controller in the background, but not for jobs.
     """
     from tf_malleable.api.transport.address import NoAnswerError, default_listening_socket
     from tf_malleable.cli.background.outputs import output_folder
@@ -219,7 +224,12 @@ def _resume_stored_jobs(socket: Path | None) -> None:
         # Nobody waits for it, so it must not be a child of the controller.
         if not os.fork():
             from tf_malleable.cli.background.resume import resume
+            from tf_malleable.controller.state.log_file import LogFile
 
+            if log is not None:
+                LogFile(log).take_over()
+            if ready is not None:
+                os.close(ready)
             os.dup2(2, 1)
             with suppress(NoAnswerError):  # The controller has not started, and has said why.
                 resume(path, _PATIENCE_SECONDS)
