@@ -31,7 +31,7 @@ from tests.support.hostile import (
 )
 from tests.support.users import User, said_as
 from tf_malleable.api.routes import ROUTES, Route
-from tf_malleable.cli.launch import background
+from tf_malleable.cli.background import keeper
 from tf_malleable.linux import cpu_claims
 
 pytestmark = as_several_users
@@ -113,7 +113,7 @@ def output_of(uid: int, group: int, home: Path) -> Path:
 
     def make() -> str:
         os.environ["XDG_STATE_HOME"] = str(home)
-        path, file = background._new_output()
+        path, file = keeper._new_output()
         os.write(file, SECRET.encode())
         return str(path)
 

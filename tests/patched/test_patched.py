@@ -80,9 +80,9 @@ for limit in (1, 2, 5, 2):
 tfm.set_threads(intra=3, inter=1)
 tfm.set_cpuset({min(tfm.set_cpuset.__globals__["os"].sched_getaffinity(0))})
 print(tfm.get_threads())
-for wrong in (0, -1, 65, 2.5, "2"):
+for odd in (65, 0, -1, 2.5, "2"):
     try:
-        tfm.set_threads(wrong)
+        print(tfm.set_threads(odd))
     except (ValueError, TypeError) as error:
         print(error)
 """

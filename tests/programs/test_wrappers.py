@@ -66,7 +66,7 @@ def test_what_conda_runs_follows_grants(controller, app, environment):
         process.send_signal(signal.SIGTERM)
         process.wait(ENDS)
         left = wait_for(lambda: job(controller)["reason"])
-        assert left.startswith("its main process has ended")
+        assert left.startswith(f"its main process was ended by signal {signal.SIGTERM:d}; ")
         assert not all(map(has_ended, members))
         assert tfm("cancel", job(controller)["id"]).returncode == 0
     wait_for(lambda: all(map(has_ended, members)))
