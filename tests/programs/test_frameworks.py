@@ -35,7 +35,8 @@ def ray_folder(monkeypatch):
 
 @pytest.mark.usefixtures("ray_folder")
 def test_workers_of_ray_follow_grants(controller, app):
-    follows_and_ends(controller, app, "ray_workers.py", workers=2)
+    # Without us, too, Ray aborted in 3 of 13 times: a signal may come in the middle of a call.
+    follows_and_ends(controller, app, "ray_workers.py", workers=2, also=-signal.SIGABRT)
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
@@ -43,8 +44,11 @@ def test_workers_of_dask_follow_grants(controller, app, kind):
     follows_and_ends(controller, app, "dask_cluster.py", kind, workers=2)
 
 
-def follows_and_ends(controller, app, *program: str, workers: int) -> None:
-    """Check a program that prints "started", then the limits of its workers."""
+def follows_and_ends(controller, app, *program: str, workers: int, also: int | None = None) -> None:
+    """Check a program that prints "started", then the limits of its workers.
+
+    It must end as without us, or with the other exit code that it may also have without us.
+    """
     command = [sys.executable, *program]
     with started("run", "--preferred", "1", "--max", "2", "--", *command, cwd=app) as process:
         assert process.stdout is not None
@@ -52,4 +56,5 @@ def follows_and_ends(controller, app, *program: str, workers: int) -> None:
         follow_reports(controller, process, lambda cores: [cores] * workers)
         code = ended_by(process, signal.SIGTERM)
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
-    assert code == stock_end(command, app, lambda stock: stock.stdout.readline())
+    without = stock_end(command, app, lambda stock: stock.stdout.readline())
+    assert code == without or (also is not None and also in (code, without))
