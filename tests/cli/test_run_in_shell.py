@@ -110,7 +110,8 @@ def test_ctrl_c_ends_a_paused_job_and_the_loop_around_it(controller, shell, run)
     shell.wait_for(r"\$ $")
     shell.type("echo code $?")
     shell.wait_for("code 130")
-    history = controller.get("/v1/history")["jobs"]
+    # The shell may know it before the controller.
+    history = wait_for(lambda: controller.get("/v1/history")["jobs"])
     assert [(each["id"], each["outcome"]) for each in history] == [("1", "cancelled")]
 
 
@@ -121,7 +122,7 @@ def test_ctrl_c_ends_a_job_that_waits_and_the_loop_around_it(controller, shell, 
     shell.wait_for(r"\$ $")
     shell.type("echo code $?")
     shell.wait_for("code 130")
-    assert len(controller.get("/v1/jobs")["jobs"]) == 1
+    wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 1)
 
 
 def test_ctrl_z_still_stops_a_job(shell, run, tmp_path):
