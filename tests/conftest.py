@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import termios
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,12 @@ import pytest
 # had these signals ignored (nohup, a shell's background), which children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# On a terminal `tfm run` stays in front of its program. Tests of that have terminals of their own;
+# all others are the same in a shell and in CI. Ctrl-C still comes, as it goes to a process group.
+if os.getsid(0) != os.getpid():
+    with suppress(OSError), open("/dev/tty") as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
 
 # Controllers of tests that run in parallel share out the same CPUs.
 os.environ["TF_MALLEABLE_CLAIMS"] = ""
