@@ -7,6 +7,9 @@ import pytest
 
 from tests.support import controllers
 from tests.support.commands import CPU
+from tests.support.deadline import DEADLINE
+
+ONE_CPU = ("--cpus", str(CPU), "--policy", "fcfs-strict")
 
 
 @pytest.fixture(autouse=True)
@@ -22,5 +25,27 @@ def socket(tmp_path, monkeypatch):
 @pytest.fixture
 def controller(tmp_path):
     """A controller with one CPU, which one job after the other gets."""
-    with controllers.controller(tmp_path, "--cpus", str(CPU), "--policy", "fcfs-strict") as running:
+    with controllers.controller(tmp_path, *ONE_CPU) as running:
         yield running
+
+
+@pytest.fixture
+def outputs(tmp_path, monkeypatch):
+    """The folder of output files of tfm submit, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tf_malleable" / "output"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a controller that takes over the jobs of the one before."""
+    begun: list[controllers.Controller] = []
+
+    def begin(**more) -> controllers.Controller:
+        begun.append(controllers.Controller(tmp_path, *ONE_CPU, **more))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.process.kill()
+        each.process.communicate(timeout=DEADLINE)

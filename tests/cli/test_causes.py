@@ -11,26 +11,14 @@ import sys
 
 import pytest
 
-from tests.support.commands import CPU, tfm
+from tests.support.commands import CPU, submitted, tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.deadline import DEADLINE
 
+pytestmark = pytest.mark.usefixtures("outputs")
+
 HUNGRY = "import time; held = bytearray(b'x' * (512 << 20)); time.sleep(600)"
 NEEDS_CGROUPS = pytest.mark.skipif(os.geteuid() != 0, reason="only root is sure to make cgroups")
-
-
-@pytest.fixture(autouse=True)
-def outputs(tmp_path, monkeypatch):
-    """The folder of output files, which does not exist yet."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "tf_malleable" / "output"
-
-
-def submitted(*arguments: str) -> str:
-    """Return the id of a job in the background."""
-    result = tfm("submit", *arguments)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout.strip()
 
 
 def shell(program: str) -> list[str]:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CPU, tfm
-from tests.support.controllers import Controller, wait_for
+from tests.cli.conftest import ONE_CPU
+from tests.support.commands import submitted, tfm
+from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
 
-OPTIONS = ("--cpus", str(CPU), "--policy", "fcfs-strict")
+pytestmark = pytest.mark.usefixtures("outputs")
+
 
 # A session with a terminal, in which a controller is started as by a shell's "&".
 SHELL = """
@@ -29,35 +31,6 @@ if not os.fork():
     os.execvp(sys.argv[1], sys.argv[1:])
 sys.stdin.read()
 """
-
-
-@pytest.fixture(autouse=True)
-def outputs(tmp_path, monkeypatch):
-    """The folder of output files, which does not exist yet."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "tf_malleable" / "output"
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Starts a controller that takes over the jobs of the one before."""
-    running: list[Controller] = []
-
-    def begin() -> Controller:
-        running.append(Controller(tmp_path, *OPTIONS))
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.process.kill()
-        each.process.communicate(timeout=DEADLINE)
-
-
-def submitted(*arguments: str) -> str:
-    """Return the id of a job in the background."""
-    result = tfm("submit", *arguments)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout.strip()
 
 
 def waiting_for(path: Path, then: str) -> list[str]:
@@ -145,7 +118,7 @@ def test_a_file_that_somebody_made_up_ends_no_job_in_the_future(start, outputs, 
 
 def test_a_controller_in_the_background_outlives_its_terminal(tmp_path, socket):
     ours, terminal = pty.openpty()
-    command = [sys.executable, "-m", "tf_malleable_cli", "controller", *OPTIONS]
+    command = [sys.executable, "-m", "tf_malleable_cli", "controller", *ONE_CPU]
     command += ["--state", str(tmp_path / "state.db")]
     shell = subprocess.Popen(
         [sys.executable, "-c", SHELL, *command], stdin=terminal, stdout=terminal, stderr=terminal

@@ -12,12 +12,7 @@ from tests.support.commands import running, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
 
-
-@pytest.fixture(autouse=True)
-def outputs(tmp_path, monkeypatch):
-    """The folder of output files, which does not exist yet."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "tf_malleable" / "output"
+pytestmark = pytest.mark.usefixtures("outputs")
 
 
 @pytest.fixture

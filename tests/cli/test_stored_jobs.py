@@ -7,46 +7,15 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CPU, tfm
+from tests.support.commands import submitted, tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.deadline import DEADLINE
 
-OPTIONS = ("--cpus", str(CPU), "--policy", "fcfs-strict")
-Start = Callable[..., Controller]
-
-
-@pytest.fixture(autouse=True)
-def outputs(tmp_path, monkeypatch):
-    """The folder of output files, which does not exist yet."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "tf_malleable" / "output"
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Starts a controller that takes over the jobs of the one before."""
-    running: list[Controller] = []
-
-    def begin(**more) -> Controller:
-        running.append(Controller(tmp_path, *OPTIONS, **more))
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.process.kill()
-        each.process.communicate(timeout=DEADLINE)
-
-
-def submitted(*arguments: str, **options) -> str:
-    """Return the id of a job in the background."""
-    result = tfm("submit", *arguments, **options)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout.strip()
+pytestmark = pytest.mark.usefixtures("outputs")
 
 
 def stored(outputs: Path) -> list[dict]:

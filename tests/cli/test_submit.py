@@ -12,23 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import controllers
-from tests.support.commands import running, started, tfm
+from tests.support.commands import running, started, submitted, tfm
 from tests.support.controllers import TFM, job, wait_for
 from tests.support.deadline import DEADLINE
 
-
-@pytest.fixture(autouse=True)
-def outputs(tmp_path, monkeypatch):
-    """The folder of output files, which does not exist yet."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "tf_malleable" / "output"
-
-
-def submitted(*arguments: str) -> str:
-    """Return the id of a job in the background."""
-    result = tfm("submit", *arguments)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout.strip()
+pytestmark = pytest.mark.usefixtures("outputs")
 
 
 def shell(program: str) -> list[str]:

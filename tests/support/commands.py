@@ -30,6 +30,13 @@ def tfm(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 
+def submitted(*arguments: str, **options) -> str:
+    """Return the id of a job that runs in the background."""
+    result = tfm("submit", *arguments, **options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.strip()
+
+
 @contextmanager
 def started(*arguments: str, **options) -> Iterator[subprocess.Popen[str]]:
     """Have tfm running for the length of a with statement."""

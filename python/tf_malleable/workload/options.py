@@ -14,6 +14,8 @@ from tf_malleable.model.units import parse_duration, parse_size
 from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, CommandOption
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     _Bytes = click.ParamType[int]
     _Seconds = click.ParamType[float]
 else:  # Generic from click 8.4 on.
@@ -65,13 +67,16 @@ _TYPES = {
 
 
 def add_option(
-    option: CommandOption, kind: click.ParamType[Any] | None = None
+    option: CommandOption,
+    kind: click.ParamType[Any] | None = None,
+    complete: Callable[..., list[CompletionItem]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the decorator that adds an option to a command.
 
     Args:
         option: The option.
         kind: Type of its value, for kinds that are not known here.
+        complete: Returns what a shell offers for its value; None for what click offers.
     """
     name = f"--{option.name}"
     if option.kind == "flag":
@@ -86,6 +91,7 @@ def add_option(
         multiple=option.multiple,
         default=option.default,
         help=option.help,
+        shell_complete=complete,
     )
 
 

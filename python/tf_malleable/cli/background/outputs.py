@@ -24,12 +24,7 @@ def keep(output: Path) -> None:
     Raises:
         OperationError: The exit file cannot be written.
     """
-    path = exit_file(output)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+    fcntl.flock(_opened(output), fcntl.LOCK_EX)
 
 
 def claim(output: Path) -> int | None:
@@ -41,17 +36,21 @@ def claim(output: Path) -> int | None:
     Raises:
         OperationError: The exit file cannot be written.
     """
-    path = exit_file(output)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+    descriptor = _opened(output)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _opened(output: Path) -> int:
+    path = exit_file(output)
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise OperationError(f"cannot write {path}: {error.strerror}") from None
 
 
 def is_kept(output: Path, user: str) -> bool:

@@ -166,8 +166,7 @@ def stored_jobs(folder: Path) -> tuple[list[StoredJob], list[str]]:
                 if not name.endswith(_SUFFIX):
                     continue
                 try:
-                    with open(inside.open(name, os.O_RDONLY)) as file:
-                        found.append(_parse(file.read(_MOST_BYTES), folder / name))
+                    found.append(_read(inside, folder / name))
                 except OSError as error:
                     bad.append(f"cannot read {folder / name}: {error.strerror}")
                 except ValueError:
@@ -181,7 +180,10 @@ def stored_jobs(folder: Path) -> tuple[list[StoredJob], list[str]]:
 
 def stored_job(output: Path) -> StoredJob | None:
     """Return the stored job with this output; None if it has ended, or cannot be read."""
-    return next((job for job in stored_jobs(output.parent)[0] if job.output == str(output)), None)
+    path = stored_file(output)
+    with suppress(OSError, ValueError), TrustedFolder(path.parent) as inside:
+        return _read(inside, path)
+    return None
 
 
 def interrupted_jobs(folder: Path, socket: str, live: Collection[str | None]) -> list[StoredJob]:
@@ -200,6 +202,17 @@ def interrupted_jobs(folder: Path, socket: str, live: Collection[str | None]) ->
         and job.output not in live
         and not is_kept(Path(job.output), me)
     ]
+
+
+def _read(inside: TrustedFolder, path: Path) -> StoredJob:
+    """Return the job of a file in an open folder.
+
+    Raises:
+        OSError: The file cannot be read, or is another user's.
+        ValueError: As _parse().
+    """
+    with open(inside.open(path.name, os.O_RDONLY)) as file:
+        return _parse(file.read(_MOST_BYTES), path)
 
 
 def _parse(text: str, path: Path) -> StoredJob:

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from tf_malleable.cli.completion import complete_jobs
 from tf_malleable.cli.launch.arrays import ArrayType
@@ -18,28 +17,13 @@ from tf_malleable.cli.launch.start import start
 from tf_malleable.cli.options import command_argument, socket_path_option
 from tf_malleable.workload.options import add_option
 
-if TYPE_CHECKING:
-    _Name = click.ParamType[str]
-else:  # Generic from click 8.4 on.
-    _Name = click.ParamType
-
-
-class _JobName(_Name):
-    name = "job"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return complete_jobs(ctx, param, incomplete)
-
-
-_KINDS: dict[str, click.ParamType[Any]] = {"array": ArrayType(), "after": _JobName()}
-
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     decorated = socket_path_option(command)
     for option in reversed(OPTIONS):
-        decorated = add_option(option, _KINDS.get(option.name))(decorated)
+        kind = ArrayType() if option.kind == "array" else None
+        complete = complete_jobs if option.name == "after" else None
+        decorated = add_option(option, kind, complete)(decorated)
     return decorated
 
 
