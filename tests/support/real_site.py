@@ -207,7 +207,11 @@ class RealSite(Site):
 
     def end(self, name: str = "t", ahead: int = 100) -> int:
         """Decide when a training ends, so far ahead that all workers hear of it before."""
-        speed = self.status(name).get("progress", {}).get("stepsPerSecond", 0.0)
+
+        def speed_now() -> float:
+            return float(self.status(name).get("progress", {}).get("stepsPerSecond", 0.0))
+
+        speed = self.wait(speed_now, name)
         step = self.step(name) + max(ahead, int(speed * _STEPS_SECONDS))
         self.set_steps(name, step)
         for pod in self.pods(name):
