@@ -26,6 +26,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.requests import (
     Acknowledgement,
     JobChange,
+    LimitsBetween,
     PreviewQuery,
     Progress,
     Submission,
@@ -42,7 +43,7 @@ from tf_malleable.controller.requests.callers import Callers, Sight
 from tf_malleable.controller.requests.container_jobs import ContainerJobs
 from tf_malleable.controller.requests.encoded_jobs import EncodedJobs
 from tf_malleable.controller.requests.history_requests import Histories
-from tf_malleable.controller.requests.job_changes import changed, check_cores
+from tf_malleable.controller.requests.job_changes import changed, check_cores, with_window
 from tf_malleable.controller.requests.job_feed import Feed
 from tf_malleable.controller.requests.what_if import Foresight
 from tf_malleable.controller.scheduler.admission import Admission
@@ -56,6 +57,7 @@ from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.model.units import quoted
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.limit_schedule import outside_of_windows
 
 _PROTOCOL = 1
 
@@ -288,7 +290,7 @@ class Service:
         """Set a job's number of cores by hand; None returns it to the policy."""
         live = self._find_own(peer, job)
         check_cores(self._reactor, self._quota_check, live, cores)
-        return self._amended(live, replace(live.record, by_hand=cores))
+        return self._amended(live, replace(outside_of_windows(live.record), by_hand=cores))
 
     def preview(self, peer: Peer, job: str, query: PreviewQuery) -> Preview:
         """Return the jobs whose number of cores would change if a person changed a job."""
@@ -309,7 +311,22 @@ class Service:
     def change(self, peer: Peer, job: str, change: JobChange) -> JobStatus:
         """Change what a job asks for."""
         live = self._find_own(peer, job)
-        return self._amended(live, changed(live.record, change, len(self._reactor.machine.cpus)))
+        usual, cpus = outside_of_windows(live.record), len(self._reactor.machine.cpus)
+        return self._amended(live, changed(usual, change, cpus))
+
+    def schedule(self, peer: Peer, job: str, asked: LimitsBetween) -> JobStatus:
+        """Limit a job inside a time window; outside of it, its other limits hold."""
+        live = self._find_own(peer, job)
+        usual, cpus = outside_of_windows(live.record), len(self._reactor.machine.cpus)
+        record = with_window(usual, asked, cpus)
+        if asked.cores is not None:
+            self._quota_check.by_hand(usual, asked.cores)
+        return self._amended(live, record)
+
+    def unschedule(self, peer: Peer, job: str) -> JobStatus:
+        """Forget all time windows of a job's limits."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(outside_of_windows(live.record), schedule=()))
 
     def pause(self, peer: Peer, job: str) -> JobStatus:
         """Take a job's cores away until it is resumed."""

@@ -12,6 +12,7 @@ from tf_malleable.api.schema.job_names import (
     LONGEST_NAME,
     is_area,
 )
+from tf_malleable.model.schedules.time_window import parse_window
 from tf_malleable.model.shape import Shape
 from tf_malleable.model.units import quoted
 from tf_malleable.quick_dataclass import dataclass
@@ -66,6 +67,9 @@ class JobRequest:
         area: Area that the job's energy is counted for; None for the host's.
         kill_leftovers: True if processes that outlive the main process are killed; otherwise the
             job lasts until its last process has ended.
+        between: Part of the day in which the job may run, in local time, such as
+            ``"22:00-07:00"``; None for any time.
+        days: Days on which that begins, such as ``"mon-fri"``; None for all.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -88,9 +92,12 @@ class JobRequest:
     output: str | None = None
     area: str | None = None
     kill_leftovers: bool = False
+    between: str | None = None
+    days: str | None = None
 
     def __post_init__(self) -> None:
         self._check_texts()
+        self._check_window()
         self._check_numbers()
         most = self.max if self.max is not None else self.preferred
         if most is not None:
@@ -128,6 +135,15 @@ class JobRequest:
             raise ValueError(
                 f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
                 f" of A-Z, a-z, 0-9, _, . and -, not {quoted(self.area)}"
+            )
+
+    def _check_window(self) -> None:
+        if self.between is not None:
+            parse_window(self.between, self.days)
+        elif self.days is not None:
+            raise ValueError(
+                f"days are those of a time window: give between, too, not days alone"
+                f" ({quoted(self.days)})"
             )
 
     def _check_numbers(self) -> None:

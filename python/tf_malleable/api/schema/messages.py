@@ -42,6 +42,38 @@ class Speed(msgspec.Struct, frozen=True):
     steps_per_second: float
 
 
+class ScheduledLimits(msgspec.Struct, frozen=True):
+    """Limits of a job inside a time window; null leaves one as it is outside.
+
+    Attributes:
+        between: Part of the day, in the local time of the host.
+        days: Days on which it begins; null for all.
+        cores: Number of cores, as if set by hand.
+        max: Maximum number of cores.
+        priority: Priority.
+    """
+
+    between: str
+    days: str | None = None
+    cores: int | None = None
+    max: int | None = None
+    priority: int | None = None
+
+
+class UsualLimits(msgspec.Struct, frozen=True):
+    """Limits of a job outside of the time window that is open.
+
+    Attributes:
+        cores: Number of cores set by hand; null if the policy decides.
+        max: Maximum number of cores.
+        priority: Priority.
+    """
+
+    cores: int | None
+    max: int
+    priority: int
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A live job.
 
@@ -116,6 +148,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
             although its main process has ended, in one sentence; null if none of these holds, or
             if the request does not ask for it.
+        between: Part of the day in which the job may run, in the local time of the host; null for
+            any time.
+        days: Days on which that begins; null for all.
+        schedule: Limits inside time windows.
+        usual_limits: Limits outside of them, while one is open; null while none is.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
 
@@ -176,6 +213,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     remaining: int = 0
     reason: str | None = None
+    between: str | None = None
+    days: str | None = None
+    schedule: list[ScheduledLimits] = []
+    usual_limits: UsualLimits | None = None
     as_of: float = 0.0
 
     def __post_init__(self) -> None:

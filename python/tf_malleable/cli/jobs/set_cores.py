@@ -14,6 +14,7 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.jobs.control import cores_now, settled
 from tf_malleable.cli.jobs.job_arguments import job_argument
 from tf_malleable.cli.jobs.job_texts import title
+from tf_malleable.cli.jobs.limit_windows import Times, check_window, set_window, window_options
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import cores as cores_of
@@ -49,7 +50,8 @@ def _is_flag(parameter: click.Parameter) -> bool:
 @job_argument
 @click.argument("cores", required=False)
 @click.option("--priority", type=int, metavar="N", help="Priority; jobs with higher ones go first.")
-@click.option("--max", "most", type=int, metavar="N", help="Maximum number of cores.")
+@click.option("--max", type=int, metavar="N", help="Maximum number of cores.")
+@window_options
 @click.option("--dry-run", is_flag=True, help="Only show which jobs would lose or get cores.")
 @json_option
 @socket_option
@@ -57,27 +59,36 @@ def set_cores(
     client: Client,
     job: str,
     cores: str | None,
-    priority: int | None,
-    most: int | None,
+    times: Times | None,
     dry_run: bool,
     as_json: bool,
+    **asked: int | None,
 ) -> None:
     """Set the number of CORES of a JOB by hand, its priority, or its most cores.
 
     JOB is an id, or a name that only one job has. CORES is a number; a difference such as +1
     or -1; max for as many as the job and the machine allow; or auto to let the policy decide
     again. Before it takes cores from other jobs, it says from which.
+
+    With --between, this holds while the local time of the controller's host is in that part of
+    the day; CORES is then a number. Outside of it, the limits are those that were set without. A
+    job can have several such time windows; where they overlap, the last one given counts.
     """
-    asked = {"priority": priority, "max": most}
     request = {name: value for name, value in asked.items() if value is not None}
-    if cores is None and not request:
+    check_window(times, cores, len(request) + (cores is not None))
+    if cores is None and not request and times is None:
         raise click.UsageError("nothing to set: give CORES, --priority or --max")
-    if dry_run and (cores is None or request):
+    if dry_run and (cores is None or request or times):
         raise click.UsageError("--dry-run is for CORES alone")
     if cores is not None:
         _check_cores(cores)
     live = client.jobs()
     before = client.find(job, live)
+    if times is not None:
+        limits = request if cores is None else {**request, "cores": int(cores)}
+        after, said_so = set_window(client, before, times, limits)
+        _conclude(client, after, [said_so], as_json)
+        return
     wanted = None if cores is None else _wanted_cores(cores, before, client, live)
     path = f"/v1/jobs/{before.id}"
     said: list[str] = []
@@ -92,11 +103,19 @@ def set_cores(
     after = before
     if request:
         after = client.ask("PATCH", path, JobStatus, request)
-        now = {"priority": after.priority, "max": after.max}
+        usual = after.usual_limits or after
+        now = {"priority": usual.priority, "max": usual.max}
         said += [_set_to(name, value, now[name]) for name, value in request.items()]
     if cores is not None:
         after = client.ask("PUT", f"{path}/cores", JobStatus, {"cores": wanted})
         said.append(_decided(wanted, before))
+    if after.usual_limits is not None:
+        said.append("outside of its time windows, of which one is open")
+    _conclude(client, after, said, as_json)
+
+
+def _conclude(client: Client, after: JobStatus, said: Sequence[str], as_json: bool) -> None:
+    """Say what was done, and how many cores the job has then."""
     latest = settled(client, after)
     if as_json:
         print_json(latest or after)
@@ -111,7 +130,8 @@ def _set_to(name: str, wanted: int, now: int) -> str:
 
 def _decided(wanted: int | None, before: JobStatus) -> str:
     """Return a phrase that says how a job's cores are decided from now on."""
-    if wanted == before.by_hand:
+    usual = before.usual_limits
+    if wanted == (before.by_hand if usual is None else usual.cores):
         decider = "decided by the policy" if wanted is None else "set by hand"
         return f"no change, its cores are already {decider}"
     if wanted is None:

@@ -97,6 +97,7 @@ class _ProgramNotices(QueueNotices):
     def __init__(self, join: Join, id_file: str | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
         self._after = join.request.after
+        self._between = join.request.between
         # An array would say it for each of its jobs.
         self._most = None if join.request.array else join.request.max
         self._id_file = id_file
@@ -132,6 +133,9 @@ class _ProgramNotices(QueueNotices):
             return  # There is no user to inform, and the output belongs to the program alone.
         if self._after:
             say(f"job {job.id} starts after the end of job {', '.join(self._after)}")
+            return
+        if self._between is not None:
+            say(f"job {job.id} may run only between {self._between}; tfm jobs shows the queue")
             return
         super().waiting(job)
 

@@ -74,6 +74,19 @@ OPTIONS: Final = (
         multiple=True,
     ),
     CommandOption(
+        "between",
+        "Run only in this part of the day, in local time, such as 22:00-07:00; outside of it, wait"
+        " or be held.",
+        "text",
+        "TIMES",
+    ),
+    CommandOption(
+        "days",
+        "Days on which --between begins, such as mon-fri or sat,sun.  [default: all]",
+        "text",
+        "DAYS",
+    ),
+    CommandOption(
         "retries",
         "Start a failed program again, up to N times, each time as a new job.",
         "int",
@@ -139,6 +152,8 @@ class RunOptions:
     time_limit: float | None
     expected: float | None
     after: tuple[str, ...]
+    between: str | None
+    days: str | None
     retries: int
     requeue: bool
     kill_leftovers: bool

@@ -105,6 +105,8 @@ def _admitted_as_job(
         expected=options.expected,
         area=options.area,
         after=_ids(options.after, options.socket),
+        between=options.between,
+        days=options.days,
         array=None if again is None else again.array,
         at_once=None if again is None else again.at_once,
         kill_leftovers=options.kill_leftovers,

@@ -19,9 +19,7 @@ DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """Names of the days, from Monday; the number of a day is its index."""
 
 _DAY_MINUTES: Final = 24 * 60
-_BETWEEN: Final = re.compile(
-    r"([0-9]{1,2}):([0-5][0-9])-([0-9]{1,2}):([0-5][0-9])", re.ASCII
-)
+_BETWEEN: Final = re.compile(r"([0-9]{1,2}):([0-5][0-9])-([0-9]{1,2}):([0-5][0-9])", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,14 @@ class TimeWindow:
         ends = ((run[0], run[-1]) for run in runs)
         return ",".join(DAYS[a] if a == b else f"{DAYS[a]}-{DAYS[b]}" for a, b in ends)
 
+    @property
+    def phrase(self) -> str:
+        """The window in a sentence: ``"between 22:00 and 07:00 (mon-fri)"``."""
+        days = "" if self.days_text is None else f" ({self.days_text})"
+        return f"between {clock_text(self.begin)} and {clock_text(self.end)}{days}"
+
     def __str__(self) -> str:
         return self.between if self.days_text is None else f"{self.between} {self.days_text}"
-
-
 
 
 def clock_text(minute: int) -> str:

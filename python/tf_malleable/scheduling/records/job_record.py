@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 from tf_malleable.model.power import EnergySource
+from tf_malleable.model.schedules.time_window import TimeWindow
+from tf_malleable.scheduling.records.limit_schedule import ScheduledLimits, UsualLimits
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class Record:
         memory_cgroup: Directory of the cgroup in which its memory is limited; None if it is not.
         leftovers: Processes that have outlived the main process, if the job has no cgroup.
         account: User id that the job is counted for, in limits and shares per user; None for `uid`.
+        window: Time window in which the job may run; None for any time.
+        schedule: Limits inside time windows.
+        usual_limits: Limits outside of them, while one is open; None while none is.
     """
 
     id: str
@@ -112,6 +117,9 @@ class Record:
     memory_cgroup: str | None = None
     leftovers: tuple[ProcessId, ...] = ()
     account: int | None = None
+    window: TimeWindow | None = None
+    schedule: tuple[ScheduledLimits, ...] = ()
+    usual_limits: UsualLimits | None = None
 
     @property
     def counted_for(self) -> int:
