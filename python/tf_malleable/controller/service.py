@@ -8,7 +8,7 @@ carried out raises a Refusal and changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from tf_malleable.api.schema.grant_line import GrantLine
@@ -52,7 +52,7 @@ from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.linux.processes.users import user_name
-from tf_malleable.model import Budget, Machine
+from tf_malleable.model import Budget, Machine, ProcessId
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.model.units import quoted
 from tf_malleable.policies import registry
@@ -74,6 +74,8 @@ class ServiceParts:
         safe: Power budget while there is no other; None for no limit.
         log: File that a controller in the background logs to; None for one in the foreground.
         idle_end: Seconds without jobs and requests after which the controller ends; None for never.
+        exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
+            if these are not limited.
     """
 
     containers: Containers | None = None
@@ -83,6 +85,7 @@ class ServiceParts:
     safe: Budget | None = None
     log: str | None = None
     idle_end: float | None = None
+    exempt: Callable[[ProcessId], None] | None = None
 
 
 class Service:
@@ -119,6 +122,7 @@ class Service:
         containers, quotas, provision = parts.containers, parts.quotas, parts.provision
         self._reactor = Reactor(machine, policy, store, containers, quotas, provision)
         self._roster = self._reactor.roster
+        self._roster.exempt = parts.exempt
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
         self._foresight = Foresight(self._reactor)

@@ -127,6 +127,14 @@ _PATIENCE_SECONDS = 30.0
     metavar="TIME",
     help="End after TIME without jobs and requests.  [default: never; with --detach 1d]",
 )
+@click.option(
+    "--slice",
+    "slice_",
+    metavar="others=N",
+    help="Let login users use N CPUs besides their jobs, and jobs the rest; for root, with systemd."
+    "  [default: no limit]",
+)
+@click.option("--slice-root", metavar="PATH", hidden=True)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
@@ -146,6 +154,8 @@ def controller(
     budgets_from: Path | None,
     detach: bool,
     idle_end: float | None,
+    slice_: str | None,
+    slice_root: str | None,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -182,6 +192,8 @@ def controller(
         log=log,
         ready=ready,
         idle_end=idle_end,
+        slice=slice_,
+        slice_root=slice_root,
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)

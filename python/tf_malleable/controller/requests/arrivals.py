@@ -16,7 +16,6 @@ from tf_malleable.controller.requests.callers import Callers
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.cgroups import job_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.processes import pidfds, procfs
 from tf_malleable.linux.processes.peer_credentials import Peer
@@ -57,7 +56,7 @@ class Arrivals:
         process = procfs.identify(peer.pid)
         group = None
         if process is not None:
-            group = await asyncio.to_thread(job_cgroup.make, process)
+            group = await asyncio.to_thread(self._roster.make_group, process)
             if group is not None:
                 self._roster.remove_when_empty(group)
         return group

@@ -48,7 +48,11 @@ class Roster:
     Attributes:
         live: Live jobs by id, in order of arrival.
         ended: Number of jobs that have ended so far.
+        exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
+            if these are not limited.
     """
+
+    exempt: Callable[[ProcessId], None] | None = None
 
     def __init__(
         self,
@@ -228,7 +232,7 @@ class Roster:
         live.attach_process(process, pidfd)
         if live.record.container is None:
             if group is None or process.pid not in group.pids():
-                group = job_cgroup.make(process)
+                group = self.make_group(process)
             live.attach_group(group)
             if group is not None:
                 # The cgroup was made before its job, and so was scheduled for removal.
@@ -243,6 +247,12 @@ class Roster:
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
         # A grant must not thaw a container that was frozen by others.
         self._look_at(live)
+
+    def make_group(self, process: ProcessId) -> JobGroup | None:
+        """Make the cgroup of a job; return None if there can be none."""
+        if self.exempt is not None:  # First, as the cgroup is made below that of the process.
+            self.exempt(process)
+        return job_cgroup.make(process)
 
     def _note_main(self, live: LiveJob, process: ProcessId) -> None:
         self._by_main[process.pid, process.start] = live
