@@ -8,8 +8,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tf_malleable.controller.state.exit_file import RecordedExit, exit_file, open_output
+from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.controller.state.location import default_state
+from tf_malleable.linux.output_file import open_output
 from tf_malleable.model import OperationError
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from tf_malleable.cli.ended_jobs import find_ended, last_array, no_such_job
 from tf_malleable.cli.jobs.job_arguments import is_pattern, named
 from tf_malleable.cli.jobs.job_texts import title
 from tf_malleable.cli.options import socket_option
-from tf_malleable.controller.state.exit_file import open_output
+from tf_malleable.linux.output_file import open_output, start_of_last
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import printable
 
@@ -112,7 +111,7 @@ def logs(
         for path, job in paths.items():
             file = stack.enter_context(open_output(path, job.user))
             if lines is not None:
-                file.seek(_start_of_last(file, lines))
+                file.seek(start_of_last(file, lines))
             prefix = f"{job.id} {printable(job.name)}: " if len(paths) > 1 or everyone else ""
             outputs.append(_Output(file, prefix.encode()))
         _print(outputs, is_over)
@@ -135,26 +134,6 @@ def _named(client: Client, text: str, live: Sequence[JobStatus]) -> Sequence[Job
     if is_pattern(text):
         return named(client, text, live)
     raise no_such_job(text)
-
-
-def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Return where the last so many lines of a file begin, in bytes."""
-    end = file.seek(0, os.SEEK_END)
-    if not lines:
-        return end
-    missing, place = lines, end
-    while place > 0:
-        size = min(_PIECE, place)
-        place -= size
-        file.seek(place)
-        piece = file.read(size)
-        # The end of the last line ends none before it.
-        at = len(piece) - (place + size == end and piece.endswith(b"\n"))
-        while (at := piece.rfind(b"\n", 0, at)) >= 0:
-            missing -= 1
-            if not missing:
-                return place + at + 1
-    return 0
 
 
 def _is_over_already() -> bool:

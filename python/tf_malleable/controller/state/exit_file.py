@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
+from tf_malleable.linux.output_file import open_output
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import quoted
@@ -66,32 +66,6 @@ class RecordedExit:
 def exit_file(output: Path) -> Path:
     """Return the file for the exit of a job with this output."""
     return output.with_suffix(".exit")
-
-
-def open_output(path: Path, user: str) -> BinaryIO:
-    """Open a job's file for reading.
-
-    Args:
-        path: Path of the file, as submitted.
-        user: Name of the job's user.
-
-    Raises:
-        OperationError: The file cannot be read, or is not a regular file of the user.
-    """
-    try:
-        # Opening a device may already have effects.
-        named = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise OperationError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        about = os.fstat(named)
-        if not stat.S_ISREG(about.st_mode) or user_name(about.st_uid) != user:
-            raise OperationError(f"{path} is not a regular file of user {user}")
-        return open(f"/proc/self/fd/{named}", "rb")
-    except OSError as error:
-        raise OperationError(f"cannot read {path}: {error.strerror}") from None
-    finally:
-        os.close(named)
 
 
 def read_exit(output: Path, user: str) -> RecordedExit | None:

@@ -4,7 +4,10 @@ import { html } from "./html.js";
 import { clock, colour, cores, letter } from "./words.js";
 
 const WIDTH = 1000;
-const LEFT = 34;
+const LEFT = 150;
+const LONGEST = 20; // Letters of a name beside its row; the rest is in the tooltip.
+
+const short = (name) => ([...name].length > LONGEST ? `${[...name].slice(0, LONGEST - 1).join("")}…` : name);
 const ROW = 16;
 const TOP = 18;
 
@@ -27,8 +30,16 @@ export function rows(store, begin) {
     .sort(([a], [b]) => Number(a) - Number(b));
 }
 
+// The parts of a span of which something is known.
+export function known(span, gaps) {
+  let parts = [span];
+  for (const [from, to] of gaps)
+    parts = parts.flatMap((part) => [{ ...part, end: Math.min(part.end, from) }, { ...part, begin: Math.max(part.begin, to) }]).filter((part) => part.end > part.begin);
+  return parts;
+}
+
 export function Gantt({ store, seconds }) {
-  const end = store.connected ? store.now : store.at;
+  const end = store.now;
   const begin = end - seconds;
   const total = Math.max(1, store.info.cpus.length);
   const lines = rows(store, begin);
@@ -38,7 +49,7 @@ export function Gantt({ store, seconds }) {
   const step = STEPS.find((each) => seconds / each <= 10) ?? 600;
   const ticks = [];
   for (let at = Math.ceil(begin / step) * step; at < end; at += step) ticks.push(at);
-  const gaps = [...store.gaps.filter(([, to]) => to > begin)];
+  const gaps = store.unknown.filter(([, to]) => to > begin);
   return html`<div class="scroll gantt" tabindex="0" role="region" aria-label="Cores of jobs over time">
     <svg viewBox=${`0 0 ${WIDTH} ${height}`} role="img" aria-label=${`${lines.length} jobs from ${clock(begin)} to ${clock(end)}`}>
       <defs><pattern id="gap" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="gapline" width="2" height="6" /></pattern></defs>
@@ -47,8 +58,8 @@ export function Gantt({ store, seconds }) {
         const y = TOP + i * ROW;
         const name = store.jobs.get(id)?.name ?? store.ended.find((job) => job.id === id)?.name ?? "";
         return html`<g key=${id} class=${colour({ id })}>
-          <text class="row" x="2" y=${y + ROW / 2}>${letter({ id })} ${id}</text>
-          ${spans.map((span) => {
+          <text class="row" x="2" y=${y + ROW / 2}><title>${name}</title>${letter({ id })} ${id} <tspan class="name">${short(name)}</tspan></text>
+          ${spans.flatMap((span) => known(span, gaps)).map((span) => {
             const width = Math.max(1, x(span.end) - x(span.begin));
             const thick = span.state === "running" ? 4 + (ROW - 6) * Math.min(1, span.cpus.length / total) : 1.5;
             return html`<rect key=${span.begin} class=${span.state} x=${x(span.begin)} width=${width} y=${y + (ROW - thick) / 2} height=${thick}>
@@ -57,7 +68,7 @@ export function Gantt({ store, seconds }) {
           })}
         </g>`;
       })}
-      ${gaps.map(([from, to]) => html`<g key=${from} class="gap"><rect x=${x(from)} width=${Math.max(2, x(to) - x(from))} y=${TOP - 4} height=${height} fill="url(#gap)" /><title>no data</title></g>`)}
+      ${gaps.map(([from, to]) => html`<g key=${from} class="gap"><rect x=${x(from)} width=${Math.max(2, x(to) - x(from))} y=${TOP - 4} height=${height} fill="url(#gap)" /><title>${`no data from ${clock(from)} to ${clock(to)}`}</title></g>`)}
     </svg>
   </div>`;
 }
