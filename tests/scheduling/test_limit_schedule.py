@@ -15,14 +15,14 @@ from tf_malleable.model.schedules.local_time import is_open
 from tf_malleable.model.schedules.time_window import TimeWindow
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.limit_schedule import (
-    ScheduledLimits,
+    WindowLimits,
     outside_of_windows,
     scheduled,
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
 LIMITS = st.builds(
-    ScheduledLimits,
+    WindowLimits,
     st.builds(
         TimeWindow,
         st.integers(0, 700),

@@ -113,7 +113,7 @@ def job_status(
     )
 
 
-def _scheduled(limits: records.ScheduledLimits) -> ScheduledLimits:
+def _scheduled(limits: records.WindowLimits) -> ScheduledLimits:
     window = limits.window
     return ScheduledLimits(
         window.between, window.days_text, limits.cores, limits.max, limits.priority

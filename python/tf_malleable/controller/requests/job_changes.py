@@ -13,7 +13,7 @@ from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.schedules.time_window import parse_window
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.scheduling.records.job_record import Record
-from tf_malleable.scheduling.records.limit_schedule import ScheduledLimits, with_most
+from tf_malleable.scheduling.records.limit_schedule import WindowLimits, with_most
 
 _MOST_WINDOWS = 20
 
@@ -93,7 +93,7 @@ def with_window(record: Record, asked: LimitsBetween, cpus: int) -> Record:
     others = [each for each in record.schedule if each.window != window]
     if len(others) >= _MOST_WINDOWS:
         raise Refusal(409, f"job {record.id} has {_MOST_WINDOWS} time windows, and no more can be")
-    limits = ScheduledLimits(window, asked.cores, most, asked.priority)
+    limits = WindowLimits(window, asked.cores, most, asked.priority)
     return replace(record, schedule=(*others, limits))
 
 

@@ -9,7 +9,7 @@ from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 from tf_malleable.model.power import EnergySource
 from tf_malleable.model.schedules.time_window import TimeWindow
-from tf_malleable.scheduling.records.limit_schedule import ScheduledLimits, UsualLimits
+from tf_malleable.scheduling.records.limit_schedule import LimitsOutside, WindowLimits
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class Record:
     leftovers: tuple[ProcessId, ...] = ()
     account: int | None = None
     window: TimeWindow | None = None
-    schedule: tuple[ScheduledLimits, ...] = ()
-    usual_limits: UsualLimits | None = None
+    schedule: tuple[WindowLimits, ...] = ()
+    usual_limits: LimitsOutside | None = None
 
     @property
     def counted_for(self) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ScheduledLimits:
+class WindowLimits:
     """Limits of a job inside a time window; None leaves one as it is outside.
 
     Attributes:
@@ -38,7 +38,7 @@ class ScheduledLimits:
 
 
 @dataclass(frozen=True)
-class UsualLimits:
+class LimitsOutside:
     """Limits of a job outside of its time windows.
 
     Attributes:
@@ -64,7 +64,7 @@ def scheduled(record: Record, time: float, zone: tzinfo | None = None) -> Record
     holding = [each for each in record.schedule if is_open(each.window, time, zone)]
     if not holding:
         return usual
-    kept = UsualLimits(usual.shape, usual.priority, usual.by_hand)
+    kept = LimitsOutside(usual.shape, usual.priority, usual.by_hand)
     shape, priority, by_hand = usual.shape, usual.priority, usual.by_hand
     for each in holding:
         by_hand = by_hand if each.cores is None else each.cores

@@ -75,7 +75,7 @@ class Row extends Component {
         <td class="number"><${Efficiency} job=${job} /></td>
         <td class="number">${duration(waited)}</td>
         ${power && html`<td class="number">${job.watts == null ? "–" : `${number(job.watts)} W`}</td>`}
-        ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+        ${onChange && html`<td><button class="small change" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
       </tr>`,
       open && html`<${Details} key="details" job=${job} columns=${columns} onLog=${onLog} />`,
     ];
@@ -115,7 +115,7 @@ class Waiting extends Component {
       <td class="number">${job.priority}</td>
       <td class="number">${duration(waited)}</td>
       <td class="reason"><bdi>${job.reason ?? "the controller has not said"}</bdi></td>
-      ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+      ${onChange && html`<td><button class="small change" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
     </tr>`;
   }
 }
