@@ -315,10 +315,10 @@ def test_on_a_narrow_screen_nothing_sticks_out(page, jobs):
 
 
 def test_the_timeline_has_names(crowd, page, jobs):
-    job = jobs("resnet-50 on all of the data")
-    name = page.locator("#gantt text.row", has_text=job)
+    jobs("resnet-50 on all of the data")
+    name = page.locator("#gantt text.row", has_text="resnet-50")
     name.wait_for()
-    assert name.locator("tspan").inner_text() == "resnet-50 on all of…"
+    assert name.locator("tspan").text_content() == "resnet-50 on all of…"
     assert name.locator("title").text_content() == "resnet-50 on all of the data"
 
 
