@@ -16,7 +16,7 @@ from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.power import EnergySource
 
-Outcome = Literal["finished", "failed", "cancelled", "unknown"]
+Outcome = Literal["finished", "failed", "cancelled", "interrupted", "unknown"]
 
 # Maximum number of jobs in one answer.
 MOST_HISTORY: Final = 100_000
@@ -35,6 +35,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         ended: Time at which the last process ended, or the main process if the others were killed.
         outcome: ``"failed"``: the job ended by a signal or with an exit code other than 0.
             ``"cancelled"``: a user cancelled the job, or it ended before it had cores.
+            ``"interrupted"``: the host was rebooted before the job had ended, as far as is known.
             ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or the job ended
             while no controller ran.
         exit_code: Exit code of the main process as in a shell, 128 + signal number after a signal;
@@ -42,7 +43,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         cause: What ended the job, if neither its own program nor a user did: ``"out-of-memory"``:
             the kernel killed a process of it for lack of memory, as beyond the requested memory;
             ``"time-limit"``: it had reached its time limit; ``"signal 9"``: that signal ended its
-            main process. Null if none of these is known.
+            main process; ``"reboot"``: it was interrupted. Null if none of these is known.
         waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
         paused_seconds: Time without cores after the first core.

@@ -45,6 +45,7 @@ class StoredJob:
         job: Id of the job; None before the controller has it.
         attempt: Number of the present attempt, from 1.
         started: True if the program has started in this attempt.
+        is_interrupted: True if the end of the program was requested by signals to its keeper.
     """
 
     output: str
@@ -58,6 +59,7 @@ class StoredJob:
     job: str | None = None
     attempt: int = 1
     started: bool = False
+    is_interrupted: bool = False
 
     @classmethod
     def of_this_process(cls, output: Path, options: RunOptions, request: JobRequest) -> StoredJob:
@@ -90,16 +92,20 @@ class StoredJob:
         name = self.options["name"]
         return f"job {name}" if self.job is None else f"job {self.job} ({name})"
 
-    def next_attempt(self) -> StoredJob | None:
+    def next_attempt(self, *, has_failed: bool = False) -> StoredJob | None:
         """Return the job as it is to be submitted again; None if it is not to run again.
 
         What has not started waits again. What was interrupted runs again with --requeue, or as
         one of its --retries.
+
+        Args:
+            has_failed: True if it was not interrupted, but has failed.
         """
-        if not self.started or self.options["requeue"]:
-            return replace(self, started=False)
+        again = replace(self, started=False, is_interrupted=False)
+        if not self.started or (self.options["requeue"] and not has_failed):
+            return again
         if self.attempt <= self.options["retries"]:
-            return replace(self, started=False, attempt=self.attempt + 1)
+            return replace(again, attempt=self.attempt + 1)
         return None
 
     def run_options(self, after: tuple[str, ...]) -> RunOptions:
@@ -129,6 +135,8 @@ class StoredJob:
                         os.fsync(file.fileno())
                 places = {"src_dir_fd": folder.descriptor, "dst_dir_fd": folder.descriptor}
                 os.rename(name, path.name, **places)
+                if durably:
+                    folder.sync()
         except OSError as error:
             raise OperationError(f"cannot write {path}: {error.strerror}") from None
 

@@ -28,9 +28,10 @@ def _submit(**parameters: object) -> None:
 def _resume(socket: str, command: object) -> None:
     if command:
         raise click.UsageError("--resume submits stored jobs again: give no program")
+    from tf_malleable.cli.background.outputs import begin_resumption
     from tf_malleable.cli.background.resume import resume
 
-    resume(os.path.abspath(socket))
+    resume(os.path.abspath(socket), begin_resumption())
 
 
 _command = copy(next(each for each in run.params if each.name == "command"))

@@ -82,7 +82,8 @@ def history(
     service. Energy: what was drawn for the job where the power was metered. From source and
     saved: bytes that it read from the source of a data tier, and from copies instead.
 
-    Outcome is time-limit, out-of-memory or the signal, such as signal 9, if that ended the job.
+    Outcome is time-limit, out-of-memory, reboot or the signal, such as signal 9, if that ended the
+    job.
 
     If no controller answers at the standard path, its state file is read.
     """

@@ -14,7 +14,7 @@ from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.background.outputs import is_kept
+from tf_malleable.cli.background.outputs import is_kept, is_resuming
 from tf_malleable.cli.ended_jobs import find_ended, last_array, last_attempt, no_such_job
 from tf_malleable.cli.jobs.job_arguments import (
     Selection,
@@ -100,7 +100,7 @@ def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
     """Return the last attempt of an ended job, once there will be no further ones."""
     if job.output is None:
         return job
-    while is_kept(Path(job.output), job.user):
+    while is_kept(Path(job.output), job.user) or is_resuming():
         time.sleep(_POLL_SECONDS)
     # The controller may not have seen the end of the last one yet.
     _wait(client, {each.id for each in client.jobs() if each.output == job.output})

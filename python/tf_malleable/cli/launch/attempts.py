@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tf_malleable.api.transport.client import Client
 
 # Signals that request the end, so that there are no further attempts.
-_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-_PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
+ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_PASSED_ON: Final = ENDING | {signal.SIGUSR1, signal.SIGUSR2}
 # Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
@@ -210,13 +210,13 @@ def _is_to_repeat(last: LastAttempt, socket: str, keeper: Keeper) -> bool:
         how = f"{last.what} ended with exit code {last.code}, {_WAITING}"
         await_end(client, last.job, partial(keeper.say, how), keeper.patience)
         is_cancelled = _is_cancelled(client, last.job, keeper.patience)
-        if is_cancelled is None and not signal.sigpending() & _ENDING:
+        if is_cancelled is None and not signal.sigpending() & ENDING:
             keeper.say(
                 f"cannot find out whether {last.what} was cancelled, so it is not started again"
             )
         if is_cancelled is not False:
             return False
-    return not signal.sigpending() & _ENDING
+    return not signal.sigpending() & ENDING
 
 
 def is_to_end(last: LastAttempt) -> bool:
@@ -224,11 +224,11 @@ def is_to_end(last: LastAttempt) -> bool:
 
     They may come shortly after the program was ended by the same signal.
     """
-    if last.is_interrupted or signal.sigpending() & _ENDING:
+    if last.is_interrupted or signal.sigpending() & ENDING:
         return True
-    if last.signal not in (*_ENDING, signal.SIGKILL):
+    if last.signal not in (*ENDING, signal.SIGKILL):
         return False
-    return signal.sigtimedwait(_ENDING, _SHUTDOWN_SECONDS) is not None
+    return signal.sigtimedwait(ENDING, _SHUTDOWN_SECONDS) is not None
 
 
 def fork() -> int:
@@ -266,7 +266,7 @@ def _wait(
             # The child has received signals of the kernel, such as for Ctrl-C, itself.
             if came.si_code <= 0:
                 os.kill(program, number)
-            if number in _ENDING:
+            if number in ENDING:
                 asked = asked or number
                 if job is not None and _is_stopped(program):
                     _cancel(_client(socket), job)
@@ -315,7 +315,7 @@ def await_end(
     """
     has_told = False
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
+    while time.monotonic() < deadline and not signal.sigpending() & ENDING:
         pause = _POLL_SECONDS
         try:
             found = next((each for each in client.jobs() if each.id == job), None)
@@ -337,7 +337,7 @@ def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
     from tf_malleable.cli.ended_jobs import find_ended
 
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
+    while time.monotonic() < deadline and not signal.sigpending() & ENDING:
         pause = _POLL_SECONDS
         try:
             if all(each.id != job for each in client.jobs()):

@@ -215,7 +215,7 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
         ready: Descriptor for whoever waits for a controller in the background, but not for jobs.
     """
     from tf_malleable.api.transport.address import NoAnswerError, default_listening_socket
-    from tf_malleable.cli.background.outputs import output_folder
+    from tf_malleable.cli.background.outputs import begin_resumption, output_folder
     from tf_malleable.cli.background.stored_job import interrupted_jobs
 
     path = os.path.abspath(socket or default_listening_socket())
@@ -226,8 +226,10 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
         jobs = "1 job was" if count == 1 else f"{count} jobs were"
         say(f"{jobs} interrupted: tfm submit --resume")
         return
+    resuming = begin_resumption()
     child = os.fork()
     if child:
+        os.close(resuming)
         os.waitpid(child, 0)
         return
     code = 1
@@ -244,7 +246,7 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
                 os.close(ready)
             os.dup2(2, 1)
             with suppress(NoAnswerError):  # The controller has not started, and has said why.
-                resume(path, _PATIENCE_SECONDS)
+                resume(path, resuming, _PATIENCE_SECONDS)
         code = 0
     except (OperationError, OSError) as error:
         code = report(OperationError(str(error)))

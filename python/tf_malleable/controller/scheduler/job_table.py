@@ -364,6 +364,8 @@ class Roster:
         self._store.add_span(time_accounts.span(record, at))
         record = time_accounts.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
+        if outcome == "unknown" and _is_of_earlier_boot(record):
+            outcome = "interrupted"
         self._record_end(record, at, outcome, code, measured)
 
     def _process_ended(self, live: LiveJob) -> None:
@@ -586,6 +588,11 @@ def _may_have_ended_unseen(record: Record) -> bool:
     if record.process is None or record.exit_code is not None:
         return False
     return record.main_ended is not None or not procfs.is_alive(record.process)
+
+
+def _is_of_earlier_boot(record: Record) -> bool:
+    """Return whether the host was rebooted since the main process of a job started."""
+    return record.process is not None and record.process.boot != procfs.boot_id()
 
 
 def _ends_with_main(record: Record) -> bool:
