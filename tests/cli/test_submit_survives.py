@@ -72,13 +72,13 @@ class Kind:
 
 
 KINDS = {
-    "plain": Kind(seconds=2.0),
+    "plain": Kind(seconds=4.0),
     "short": Kind(seconds=0.02),
-    "long": Kind(seconds=5.0),
+    "long": Kind(seconds=6.0),
     "fails": Kind(code=3),
     "array": Kind(("--array", "1-3%1"), seconds=0.4, indices=3),
     "retries": Kind(("--retries", "2"), code=4, seconds=0.5, fails="once", runs=2),
-    "requeue": Kind(("--requeue",), seconds=2.0),
+    "requeue": Kind(("--requeue",), seconds=4.0),
     "requeue-fails": Kind(("--requeue",), code=5, seconds=0.3),
     "limit": Kind(("--time-limit", "1s"), code=128 + signal.SIGTERM, seconds=600.0),
     "first": Kind(seconds=0.5),

@@ -21,6 +21,14 @@ _MARK = "TFM_TEST_ACCOUNT"
 _EARLIER_BOOT = "00000000-0000-0000-0000-000000000000"
 
 
+def age(state: Path) -> None:
+    """Have the live jobs of a state file be those of an earlier boot."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with closing(sqlite3.connect(state)) as connection, connection:
+        change = "UPDATE live SET record = replace(record, ?, ?)"
+        connection.execute(change, (boot, _EARLIER_BOOT))
+
+
 class Account:
     """The account of a user who has set up nothing.
 
@@ -136,8 +144,5 @@ class Account:
         state = self._state / "tf_malleable" / "controller.db"
         if not state.exists():
             return
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        with closing(sqlite3.connect(state)) as connection, connection:
-            change = "UPDATE live SET record = replace(record, ?, ?)"
-            with suppress(sqlite3.OperationalError):  # The controller had not made the table.
-                connection.execute(change, (boot, _EARLIER_BOOT))
+        with suppress(sqlite3.OperationalError):  # The controller had not made the table.
+            age(state)

@@ -68,20 +68,16 @@ def is_kept(output: Path, user: str) -> bool:
     return False
 
 
-def begin_resumption() -> int:
-    """Return a descriptor until whose end, in all processes, is_resuming() is True.
+def begin_resumption() -> int | None:
+    """Have is_resuming() be True while any process has the returned descriptor.
 
-    Raises:
-        OperationError: The lock file cannot be written.
+    None if that is not possible: there is no such folder of this user's, or the disk is full.
     """
-    folder = output_folder()
-    try:
-        with TrustedFolder(folder, 0o700) as inside:
-            descriptor = inside.open(_RESUMING, os.O_RDWR | os.O_CREAT)
+    with suppress(OSError), TrustedFolder(output_folder()) as inside:
+        descriptor = inside.open(_RESUMING, os.O_RDWR | os.O_CREAT)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    except OSError as error:
-        raise OperationError(f"cannot lock {folder / _RESUMING}: {error.strerror}") from None
-    return descriptor
+        return descriptor
+    return None
 
 
 def is_resuming() -> bool:

@@ -32,7 +32,7 @@ _ENDING_SECONDS: Final = 5.0
 _FROM_OUTSIDE: Final = frozenset(f"signal {number:d}" for number in (*ENDING, signal.SIGKILL))
 
 
-def resume(socket: str, resuming: int, patience: float = 0.0) -> None:
+def resume(socket: str, resuming: int | None, patience: float = 0.0) -> None:
     """Submit this user's stored jobs of a controller again that no process keeps, and say so.
 
     Args:
@@ -91,7 +91,7 @@ def _jobs(client: Client, patience: float) -> list[JobStatus]:
         time.sleep(_POLL_SECONDS)
 
 
-def _resume(client: Client, job: StoredJob, ids: dict[str, str], resuming: int) -> None:
+def _resume(client: Client, job: StoredJob, ids: dict[str, str], resuming: int | None) -> None:
     """Submit a job again, unless it is kept; add its new id."""
     output = Path(job.output)
     claimed = claim(output)
@@ -143,7 +143,7 @@ def _own_end(client: Client, job: StoredJob) -> Outcome | None:
     return record.outcome if record.outcome in ("finished", "cancelled") else None
 
 
-def _submit_again(job: StoredJob, ids: Mapping[str, str], resuming: int) -> str | None:
+def _submit_again(job: StoredJob, ids: Mapping[str, str], resuming: int | None) -> str | None:
     """Submit a job from a process of its own, as of its user; return its id, None on failure."""
     after = tuple(ids[each] for each in job.options["after"] if each in ids)
     reading, writing = os.pipe()
@@ -151,7 +151,8 @@ def _submit_again(job: StoredJob, ids: Mapping[str, str], resuming: int) -> str 
     child = fork()
     if not child:
         os.close(reading)
-        os.close(resuming)
+        if resuming is not None:
+            os.close(resuming)
         os.dup2(writing, 1)
         os.close(writing)
         _become(job, after)

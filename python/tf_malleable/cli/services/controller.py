@@ -229,7 +229,8 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
     resuming = begin_resumption()
     child = os.fork()
     if child:
-        os.close(resuming)
+        if resuming is not None:
+            os.close(resuming)
         os.waitpid(child, 0)
         return
     code = 1
