@@ -136,6 +136,7 @@ def admit(
     is_enough: Callable[[GrantLine], bool] = may_compute,
     is_moot: Callable[[], bool] = lambda: False,
     notices: Notices | None = None,
+    is_patient: bool = False,
 ) -> Admitted | None:
     """Submit a job and wait for its first grant; start over if the controller restarts.
 
@@ -145,17 +146,21 @@ def admit(
         is_enough: Returns whether a grant ends the wait.
         is_moot: Called when the controller is gone or busy; returns whether to give up waiting.
         notices: Callbacks for the progress; None for none.
+        is_patient: Whether to wait for a controller that is away or busy already at the first
+            submission.
 
     Returns:
         The job with its grant; None if is_moot() returned True.
 
     Raises:
-        ControllerError: The controller refuses the job, or cannot serve its first submission.
-        OSError: The controller could not be reached for the first submission.
+        ControllerError: The controller refuses the job, or cannot serve its first submission
+            and `is_patient` is False.
+        OSError: The controller could not be reached for the first submission, likewise.
         ValueError: The controller finds the request invalid, or sends a line that is not a grant.
     """
     notices = notices or Notices()
-    is_known = is_waiting = is_busy = is_gone = False
+    is_known = is_patient
+    is_waiting = is_busy = is_gone = False
     pause = _FIRST_PAUSE
     while True:
         connection = connect()

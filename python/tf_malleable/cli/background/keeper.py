@@ -61,6 +61,7 @@ class Background(Attempt):
         """
         super().__init__(telling)
         self.output = Path(stored.output)
+        self.is_patient = terminal is None
         self._stored = stored
         self._file = file
         self._terminal = terminal
@@ -244,7 +245,8 @@ def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> No
     if last.job is None:
         os._exit(last.code)
     if is_to_end(last):
-        if (stored := stored_job(output)) is not None:
+        stored = stored_job(output)
+        if stored is not None and not last.is_next_interrupted:
             with suppress(OperationError):
                 replace(stored, is_interrupted=True).save()
         os._exit(last.code)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -44,9 +44,11 @@ class Attempt:
 
     Attributes:
         output: Output file of the program in the background; None in the foreground.
+        is_patient: True if it waits for a controller that is away, as nobody waits for it.
     """
 
     output: Path | None = None
+    is_patient = False
 
     def __init__(self, telling: int) -> None:
         """Create the state.
@@ -84,12 +86,14 @@ class LastAttempt:
         job: Id of the job; None if the attempt was not a job.
         signal: Number of the signal that ended the program; None if it exited.
         is_interrupted: True if a signal to the calling process requested the end.
+        is_next_interrupted: True if the same happened to an attempt after it that was no job yet.
     """
 
     code: int
     job: str | None
     signal: int | None = None
     is_interrupted: bool = False
+    is_next_interrupted: bool = False
 
     @property
     def what(self) -> str:
@@ -188,7 +192,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
         job = said.strip() or None
         status, is_unwanted = _wait(program, passed_on, job, socket)
         if not said and last is not None:
-            return last
+            return replace(last, is_next_interrupted=is_unwanted)
         code = status if status >= 0 else 128 - status
         last = LastAttempt(code, job, -status if status < 0 else None, is_unwanted)
         keeper.ended(last)
@@ -224,7 +228,7 @@ def is_to_end(last: LastAttempt) -> bool:
 
     They may come shortly after the program was ended by the same signal.
     """
-    if last.is_interrupted or signal.sigpending() & ENDING:
+    if last.is_interrupted or last.is_next_interrupted or signal.sigpending() & ENDING:
         return True
     if last.signal not in (*ENDING, signal.SIGKILL):
         return False

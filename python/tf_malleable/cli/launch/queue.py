@@ -47,6 +47,7 @@ def wait_in_queue(
             lambda: Connection(join.socket),
             lambda connection: submit(connection, join.request, queue=queue),
             notices=_ProgramNotices(join, id_file, attempt),
+            is_patient=attempt is not None and attempt.is_patient,
         )
     except _PartOfAJob:
         return ()

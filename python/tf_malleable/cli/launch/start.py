@@ -264,7 +264,8 @@ def ask_controller(
             controller.
     """
     try:
-        os.stat(join.socket)  # Avoids the import below if there is no controller.
+        if attempt is None or not attempt.is_patient:
+            os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.launch.queue import wait_in_queue
 
         return wait_in_queue(join, queue=queue, id_file=id_file, attempt=attempt)
