@@ -114,7 +114,7 @@ class Round:
         jobs = sum(map(len, self.ids.values()))
         how = "orderly reboots" if self.orderly else "reboots"
         stored = [len(each) for each in self.reboots]
-        return f"{jobs} jobs, refused {[*self.refused]}, {how} with stored jobs: {stored}"
+        return f"{jobs} jobs, refused {self.refused}, {how} with stored jobs: {stored}"
 
     def lines(self) -> list[str]:
         return self.ledger.read_text().splitlines()
