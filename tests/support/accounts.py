@@ -18,6 +18,9 @@ from tests.support.controllers import TFM, wait_for
 from tests.support.deadline import DEADLINE
 
 _MARK = "TFM_TEST_ACCOUNT"
+# A process that executes a program has no environment for a moment, so it is looked for again.
+_CALM = 3
+_PAUSE_SECONDS = 0.02
 _EARLIER_BOOT = "00000000-0000-0000-0000-000000000000"
 
 
@@ -27,6 +30,13 @@ def age(state: Path) -> None:
     with closing(sqlite3.connect(state)) as connection, connection:
         change = "UPDATE live SET record = replace(record, ?, ?)"
         connection.execute(change, (boot, _EARLIER_BOOT))
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 class Account:
@@ -113,19 +123,25 @@ class Account:
     def freeze(self) -> list[int]:
         """Stop all processes at once, as a power failure does; return their pids."""
         stopped: set[int] = set()
-        while new := set(self.processes()) - stopped:
+        calm = 0
+        while calm < _CALM:
+            new = set(self.processes()) - stopped
             for pid in new:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
             stopped |= new
+            calm = 0 if new else calm + 1
+            time.sleep(_PAUSE_SECONDS)
         return sorted(stopped)
 
     def kill(self) -> None:
         """Kill all processes, none of which sees another's end."""
-        for pid in self.freeze():
+        frozen = self.freeze()
+        for pid in frozen:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not self.processes())
+        # One that ends has no environment any more, but its sockets may still be open.
+        wait_for(lambda: all(map(_has_ended, frozen)))
 
     def terminate(self, patience: float) -> None:
         """Send SIGTERM to all processes, as before a reboot; kill those that are left then."""
