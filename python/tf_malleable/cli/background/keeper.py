@@ -40,6 +40,7 @@ from tf_malleable.cli.launch.attempts import (
     fork,
     is_to_end,
 )
+from tf_malleable.cli.launch.queue import JOB
 from tf_malleable.cli.launch.run_options import RunOptions
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.linux.trusted_folder import TrustedFolder
@@ -255,12 +256,15 @@ def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> No
         if notify is not None:
             await_end(Client(Path(socket)), last.job)
             said = {
-                "TFM_JOB": last.job,
-                "TFM_EXIT_CODE": str(last.code),
-                "TFM_CAUSE": _cause(socket, last),
-                "TFM_OUTPUT": str(output),
+                "": last.job,
+                "_EXIT_CODE": str(last.code),
+                "_CAUSE": _cause(socket, last),
+                "_OUTPUT": str(output),
             }
+            known = {f"{JOB}{name}": value for name, value in said.items()}
+            # The names of earlier versions.
+            known |= {f"TFM{name or '_JOB'}": value for name, value in said.items()}
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
-            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})
+            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **known})
     finally:
         os._exit(last.code)

@@ -17,9 +17,14 @@ from tf_malleable.model.units import cores
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Final
 
     from tf_malleable.api.schema.join import Join
     from tf_malleable.cli.launch.attempts import Attempt
+
+
+JOB: Final = "TF_MALLEABLE_JOB"
+"""Variable with the id of the job, in the environment of its program."""
 
 
 def wait_in_queue(
@@ -127,6 +132,7 @@ class _ProgramNotices(QueueNotices):
                 self._attempt.alone()
         if not job.is_caller:
             raise _PartOfAJob
+        os.environ[JOB] = job.id
         mark_this_process()
 
     def waiting(self, job: Submitted) -> None:

@@ -106,8 +106,9 @@ OPTIONS: Final = (
     CommandOption("detach", "Print the job's id and run it in the background: tfm submit."),
     CommandOption(
         "notify",
-        "In the background only: run this shell command when the job has ended, with TFM_JOB,"
-        " TFM_EXIT_CODE, TFM_CAUSE and TFM_OUTPUT in its environment.",
+        "In the background only: run this shell command when the job has ended, with"
+        " TF_MALLEABLE_JOB, TF_MALLEABLE_JOB_EXIT_CODE, TF_MALLEABLE_JOB_CAUSE and"
+        " TF_MALLEABLE_JOB_OUTPUT in its environment. See also tfm notify.",
         "text",
         "COMMAND",
     ),

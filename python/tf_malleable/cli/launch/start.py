@@ -16,6 +16,7 @@ from tf_malleable.cli.launch.program import (
     is_seen_by_a_shell,
     limit_by_hand,
     preload,
+    with_python,
 )
 from tf_malleable.cli.messages import say
 from tf_malleable.linux.cgroups.container import in_container
@@ -53,6 +54,7 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
         OperationError: The program must not or cannot start.
         SystemExit: The program cannot be executed, or another process runs it.
     """
+    options = _with_python(options)
     if options.tier:
         from tf_malleable.cli.tier.join import join_tier
 
@@ -81,6 +83,16 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
         os.environ[environment.THREADS] = str(min(len(cpus), most))
     preload()
     become(options.command)
+
+
+def _with_python(options: RunOptions) -> RunOptions:
+    """Return the options with a command that can be executed; see with_python()."""
+    command = with_python(options.command)
+    if command == options.command:
+        return options
+    from dataclasses import replace
+
+    return replace(options, command=command)
 
 
 def _admitted_as_job(
