@@ -14,6 +14,7 @@ SECTIONS = {
         "show": "jobs.show",
         "logs": "jobs.logs",
         "wait": "jobs.wait",
+        "notify": "background.notify",
         "history": "jobs.history",
         "web": "services.web",
     },

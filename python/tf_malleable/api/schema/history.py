@@ -43,7 +43,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         cause: What ended the job, if neither its own program nor a user did: ``"out-of-memory"``:
             the kernel killed a process of it for lack of memory, as beyond the requested memory;
             ``"time-limit"``: it had reached its time limit; ``"signal 9"``: that signal ended its
-            main process; ``"reboot"``: it was interrupted. Null if none of these is known.
+            main process; ``"reboot"``: it was interrupted; ``"job 3 did not succeed"``: it was to
+            start only after that one ended with exit code 0. Null if none of these is known.
         waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
         paused_seconds: Time without cores after the first core.
@@ -81,6 +82,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         grants: Number of grants that the job has had; 0 if unknown.
         account: User that the job counts for, if that is not its owner, as for subordinate uids.
         array: Name of the job's array, unique among those of its user; null for none.
+        group: Name of the job's group, which its user has chosen; null for none.
     """
 
     id: str
@@ -128,6 +130,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     account: str | None = None
     cause: str | None = None
     array: str | None = None
+    group: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

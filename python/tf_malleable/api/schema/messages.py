@@ -93,7 +93,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         weight: Weight, as submitted.
         output: Output file, as submitted; null if there is none, or for other users.
         after: Ids of jobs that must have ended before this one starts.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts.
         array: Name of the job's array, unique among those of its user; null for none.
+        group: Name of the job's group, which its user has chosen; null for none.
         time_limit: Time with cores after which the job is ended; null for no limit.
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
@@ -143,7 +145,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         main_ended: Time at which the main process ended; null while it runs.
         exit_code: Exit code of the main process, as in a shell; null if unknown.
         cause: What ends or has ended the main process, other than the program and its user:
-            ``"time-limit"``, or a signal, such as ``"signal 9"``; null if it does not end so.
+            ``"time-limit"``; a signal, such as ``"signal 9"``; or ``"job 3 did not succeed"``: it
+            was to start only after that one ended with exit code 0. Null if it does not end so.
         remaining: Number of processes that have outlived the main process.
         reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
             although its main process has ended, in one sentence; null if none of these holds, or
@@ -170,7 +173,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     output: str | None = None
     after: list[str] = []
+    after_ok: list[str] = []
     array: str | None = None
+    group: str | None = None
     time_limit: float | None = None
     desired: int
     granted: list[int]

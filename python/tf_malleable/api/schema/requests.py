@@ -113,6 +113,9 @@ class Submission(Asked, frozen=True, kw_only=True):
         between: Part of the day in which the job may run, in local time, such as
             ``"22:00-07:00"``; null for any time.
         days: Days on which that begins, such as ``"mon-fri"``; null for all.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts; if one
+            of them ends otherwise, or has done so, this one is cancelled.
+        group: Name of the job's group, which its user has chosen; null for none.
         queue: True to wait until there are cores, false to be refused instead.
         running: True if the process is already computing, so that it joins without queueing.
     """
@@ -130,6 +133,8 @@ class Submission(Asked, frozen=True, kw_only=True):
     kill_leftovers: bool = False
     between: WindowText | None = None
     days: WindowText | None = None
+    after_ok: Annotated[list[JobId], Meta(max_length=MOST_AFTER)] = []
+    group: Name | None = None
     queue: bool = True
     running: bool = False
 
@@ -154,6 +159,8 @@ class Submission(Asked, frozen=True, kw_only=True):
             kill_leftovers=self.kill_leftovers,
             between=self.between,
             days=self.days,
+            after_ok=tuple(self.after_ok),
+            group=self.group,
             **self.numbers(),
         )
 

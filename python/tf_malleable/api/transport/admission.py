@@ -40,6 +40,7 @@ class Submitted:
         is_caller: True if this process is the job's main process, not a descendant.
         lacks: Resource other than cores that the job waits for; None if none.
         max: Maximum number of cores of the job; None if the controller does not say.
+        cause: What ends the job, before it has had cores; None if nothing does.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Submitted:
     is_caller: bool = False
     lacks: str | None = None
     max: int | None = None
+    cause: str | None = None
 
     @property
     def path(self) -> str:
@@ -80,13 +82,14 @@ def submit(
     identity, least = found.get("id"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
         raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
-    lacks, most = found.get("lacks"), found.get("max")
+    lacks, most, cause = (found.get(name) for name in ("lacks", "max", "cause"))
     return Submitted(
         identity,
         least,
         found.get("is_caller") is True,
         lacks if isinstance(lacks, str) else None,
         most if isinstance(most, int) else None,
+        cause if isinstance(cause, str) else None,
     )
 
 

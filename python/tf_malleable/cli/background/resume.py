@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +18,11 @@ from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import claim, is_kept, output_folder
 from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_job, stored_jobs
+from tf_malleable.cli.background.submission import submit_in_child
 from tf_malleable.cli.ended_jobs import find_ended
-from tf_malleable.cli.launch.attempts import ENDING, fork
+from tf_malleable.cli.launch.attempts import ENDING
 from tf_malleable.cli.launch.start import start
-from tf_malleable.cli.messages import report, say
+from tf_malleable.cli.messages import say
 from tf_malleable.model import OperationError
 
 _POLL_SECONDS: Final = 0.2
@@ -145,38 +145,20 @@ def _own_end(client: Client, job: StoredJob) -> Outcome | None:
 
 def _submit_again(job: StoredJob, ids: Mapping[str, str], resuming: int | None) -> str | None:
     """Submit a job from a process of its own, as of its user; return its id, None on failure."""
-    after = tuple(ids[each] for each in job.options["after"] if each in ids)
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    child = fork()
-    if not child:
-        os.close(reading)
+
+    def become() -> NoReturn:
         if resuming is not None:
             os.close(resuming)
-        os.dup2(writing, 1)
-        os.close(writing)
-        _become(job, after)
-    os.close(writing)
-    with open(reading) as pipe:
-        number = pipe.readline().strip()
-    os.waitpid(child, 0)
-    return number or None
-
-
-def _become(job: StoredJob, after: tuple[str, ...]) -> NoReturn:
-    code = 1
-    try:
-        os.chdir(job.folder)
+        try:
+            os.chdir(job.folder)
+        except OSError as error:
+            raise OperationError(
+                f"cannot use {job.folder}, the folder of {job.title}: {error.strerror}"
+            ) from None
         os.umask(job.umask)
         os.environ.clear()
         os.environ.update(job.environment)
-        start(job.run_options(after), job)
-    except OSError as error:
-        say(f"cannot use {job.folder}, the folder of {job.title}: {error.strerror}")
-    except (OperationError, ValueError) as error:
-        code = report(error)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+        start(job.run_options(ids), job)
+
+    _, numbers = submit_in_child(become)
+    return numbers[0] if numbers else None

@@ -74,7 +74,8 @@ class StoredJob:
             raise OperationError(f"cannot find this folder: {error.strerror}") from None
         os.umask(umask := os.umask(0))
         said = {field: getattr(options, field) for field in _FIELDS}
-        said |= {"array": None, "after": request.after, "name": request.name, "given": ()}
+        said |= {"after": request.after, "after_ok": request.after_ok}
+        said |= {"array": None, "name": request.name, "given": ()}
         return cls(
             str(output),
             said,
@@ -108,9 +109,18 @@ class StoredJob:
             return replace(again, attempt=self.attempt + 1)
         return None
 
-    def run_options(self, after: tuple[str, ...]) -> RunOptions:
-        """Return the options of tfm run, with other jobs to start after."""
-        said = {**self.options, "after": after}
+    def run_options(self, ids: Mapping[str, str]) -> RunOptions:
+        """Return the options of tfm run.
+
+        Args:
+            ids: Present ids, by earlier ones, of the jobs that have not ended.
+        """
+        said = {
+            **self.options,
+            "after": tuple(ids[each] for each in self.options["after"] if each in ids),
+            # Of those that have ended, it matters how.
+            "after_ok": tuple(ids.get(each, each) for each in self.options["after_ok"]),
+        }
         return RunOptions(**{**said, "command": tuple(said["command"]), "given": frozenset()})
 
     def save(self, *, durably: bool = False) -> None:

@@ -82,6 +82,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("name", job.name),
         ("command", shlex.join(job.command) or "-"),
         ("user", job.user),
+        ("group", job.group or "-"),
         ("process", _process(job)),
         ("state", state(job)),
         *_why(outlook),
@@ -102,6 +103,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("time limit", duration(job.time_limit)),
         *_window_lines(job),
         ("starts after", ", ".join(job.after) or "-"),
+        *([("starts if ended well", ", ".join(job.after_ok))] if job.after_ok else []),
         ("memory asked for", size_text(job.mem)),
         ("memory expected", size_text(job.expected_mem)),
         ("memory used", f"{size_text(job.used_mem)} now, {size_text(job.peak_mem)} at most"),
@@ -116,7 +118,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
     ]
     if job.container is not None:
         container = f"{job.container.name}, image {job.container.image or '-'}"
-        lines.insert(5, ("container", container))
+        lines.insert(6, ("container", container))
     return lines + _elastic_lines(job.elastic)
 
 
@@ -181,6 +183,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("name", job.name),
         ("command", shlex.join(job.command) or "-"),
         ("user", job.user),
+        ("group", job.group or "-"),
         ("outcome", outcome(job)),
         ("exit code", "-" if job.exit_code is None else str(job.exit_code)),
         ("arrived", _at(job.submitted)),

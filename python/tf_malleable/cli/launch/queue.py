@@ -102,7 +102,7 @@ class _PartOfAJob(Exception):  # noqa: N818 - not an error
 class _ProgramNotices(QueueNotices):
     def __init__(self, join: Join, id_file: str | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
-        self._after = join.request.after
+        self._after = (*join.request.after, *join.request.after_ok)
         self._between = join.request.between
         # An array would say it for each of its jobs.
         self._most = None if join.request.array else join.request.max
@@ -132,6 +132,8 @@ class _ProgramNotices(QueueNotices):
                 self._attempt.alone()
         if not job.is_caller:
             raise _PartOfAJob
+        if job.cause is not None:
+            raise OperationError(f"job {job.id} does not start: {job.cause}")
         os.environ[JOB] = job.id
         mark_this_process()
 

@@ -31,6 +31,12 @@ OPTIONS: Final = (
     GPUS,
     CommandOption("name", "Name of the job.  [default: the program]", "text", "NAME"),
     CommandOption(
+        "group",
+        "Group of your jobs, which tfm cancel, wait and others take as --group NAME.",
+        "text",
+        "NAME",
+    ),
+    CommandOption(
         "queue",
         "Wait if too few cores are free, or fail.  [default: --queue]",
         "switch",
@@ -85,6 +91,14 @@ OPTIONS: Final = (
         "Days on which --between begins, such as mon-fri or sat,sun.  [default: all]",
         "text",
         "DAYS",
+    ),
+    CommandOption(
+        "after-ok",
+        "Start after this job has ended with exit code 0, and never if it ends otherwise; can be"
+        " repeated.",
+        "text",
+        "JOB",
+        multiple=True,
     ),
     CommandOption(
         "retries",
@@ -144,6 +158,7 @@ class RunOptions:
     mem: int | None
     gpus: int
     name: str | None
+    group: str | None
     queue: bool
     id_file: str | None
     require_controller: bool
@@ -155,6 +170,7 @@ class RunOptions:
     after: tuple[str, ...]
     between: str | None
     days: str | None
+    after_ok: tuple[str, ...]
     retries: int
     requeue: bool
     kill_leftovers: bool

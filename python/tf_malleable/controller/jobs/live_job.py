@@ -203,6 +203,10 @@ class LiveJob:
         """Record that the job has reached its time limit."""
         self.record = replace(self.record, overdue=True)
 
+    def note_unmet(self, job: str) -> None:
+        """Record that a job did not succeed that this one was to start only after."""
+        self.record = replace(self.record, unmet=job)
+
     def note_told(self, processes: Iterable[ProcessId]) -> None:
         """Record that processes of the cancelled job were sent SIGTERM."""
         self.told.update(processes)

@@ -156,6 +156,8 @@ class Admission:
             area=request.area,
             kill_leftovers=request.kill_leftovers,
             window=window,
+            after_ok=request.after_ok,
+            group=request.group,
             account=None if account == uid else account,
         )
         return time_accounts.joined(record, now) if running else record

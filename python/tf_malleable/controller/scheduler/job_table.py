@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.clock import Clock
@@ -38,6 +39,10 @@ from tf_malleable.scheduling.records.phases import Phases
 _ENGINE_SECONDS = 0.5
 # Jobs without a main process that are checked in a call, each in about 0.02 ms.
 _CHECKED_AT_ONCE = 50
+
+# Of a job that others may start after only if it succeeds. Of one that ended while no controller
+# ran, no keeper knows that it did.
+_UNSUCCESSFUL: Final = ("failed", "cancelled", "unknown")
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +111,9 @@ class Roster:
         self._exits = recorded_exits(filter(_may_have_ended_unseen, records))
         for record in records:
             self._adopt(record)
+        for live in [*self.live.values()]:
+            if (job := self.unmet(live.record)) is not None:
+                self._cancel_unmet(live, job)
 
     async def remove_orphaned_cgroups(self) -> None:
         """Remove the cgroups of jobs of which no record is left, once they have no processes."""
@@ -324,9 +332,39 @@ class Roster:
 
     def before(self, live: LiveJob) -> list[LiveJob]:
         """Return the live jobs that must end before this one starts."""
-        if not live.record.after or live.record.state != "waiting":
+        record = live.record
+        if not (record.after or record.after_ok) or record.state != "waiting":
             return []
-        return [self.live[job] for job in live.record.after if job in self.live]
+        jobs = dict.fromkeys((*record.after, *record.after_ok))
+        return [self.live[job] for job in jobs if job in self.live]
+
+    def is_blocked(self, live: LiveJob) -> bool:
+        """Return whether other jobs must end before this one starts, or their ends be known."""
+        if self.before(live):
+            return True
+        if not (live.record.after_ok and self._missed):
+            return False
+        return not {each.id for each in self._missed.values()}.isdisjoint(live.record.after_ok)
+
+    def unmet(self, record: Record) -> str | None:
+        """Return a job that has not succeeded and that a waiting one needs; None if there is none.
+
+        Raises:
+            StoreError: The history cannot be read.
+        """
+        if record.state != "waiting" or record.cancelled:
+            return None
+        ended = (job for job in record.after_ok if job not in self.live)
+        return next((job for job in ended if self._store.outcome(job) in _UNSUCCESSFUL), None)
+
+    def is_known(self, job: str) -> bool:
+        """Return whether there is or was a job with this id.
+
+        Raises:
+            StoreError: The history cannot be read.
+        """
+        is_present = job in self.live or any(job == each.id for each in self._missed.values())
+        return is_present or self._store.outcome(job) is not None
 
     def held_back(self) -> frozenset[str]:
         """Return the ids of the waiting jobs whose arrays may not start them yet."""
@@ -509,6 +547,10 @@ class Roster:
         account = None if record.account is None else user_name(record.account)
         ended = metrics.ended(record, at, outcome, code, measured, user=user, account=account)
         self._store.end(record.id, ended)
+        if outcome in _UNSUCCESSFUL:
+            for live in [*self.live.values()]:
+                if record.id in live.record.after_ok and not live.record.cancelled:
+                    self._cancel_unmet(live, record.id)
         self.ended += 1
         self._instruments.ended.labels(outcome).inc()
         how = "" if ended.cause is None else f" ({ended.cause})"
@@ -521,6 +563,21 @@ class Roster:
             _log.warning(
                 "%s: killed what its main process has left behind: %s", record.title, which
             )
+
+    def _cancel_unmet(self, live: LiveJob, job: str) -> None:
+        """Cancel a waiting job, as one that it needs has not succeeded."""
+        if live.record.state != "waiting":
+            return
+        self.note_unmet(live, job)
+        # First: a controller that takes over must not take its end for a failure of its own.
+        self._store.flush()
+        enforcement.terminate(live)
+
+    def note_unmet(self, live: LiveJob, job: str) -> None:
+        """Have a waiting job end by itself, or be killed: one that it needs did not succeed."""
+        live.note_unmet(job)
+        live.cancel(self._clock.now())
+        self._store.save(live.record)
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""

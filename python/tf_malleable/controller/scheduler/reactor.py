@@ -324,7 +324,7 @@ class Reactor:
                 del self._waited_for[job]
         found = []
         for job, each in live.items():
-            blocked = job in held_back or bool(each.record.after and self.roster.before(each))
+            blocked = job in held_back or self.roster.is_blocked(each)
             if blocked or each.outside:
                 self._waited_for[job] = now
             seen = each.as_job(now)

@@ -49,6 +49,8 @@ class Reasons:
         record = live.record
         if record.overdue:
             return "it has reached its time limit and is about to end", False
+        if record.unmet is not None:
+            return f"job {record.unmet} did not succeed, so it does not start", False
         if record.cancelled:
             return "it was cancelled and is about to end", False
         if record.held:
@@ -63,7 +65,9 @@ class Reasons:
             return "the process that asked for cores no longer waits for them", False
         if before := self._roster.before(live):
             jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
-            return f"it starts after the end of job {jobs}", False
+            is_success = all(each.record.id in record.after_ok for each in before)
+            what = "success" if is_success else "end"
+            return f"it starts after the {what} of job {jobs}", False
         if record.id in self._held_back:
             return f"no more than {record.at_once} of the jobs of its array run at once", False
         if live.lack is not None:

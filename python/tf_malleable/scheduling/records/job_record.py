@@ -64,6 +64,9 @@ class Record:
         overdue: True if the job has reached its time limit; it is then cancelled, too.
         memory_cgroup: Directory of the cgroup in which its memory is limited; None if it is not.
         leftovers: Processes that have outlived the main process, if the job has no cgroup.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts.
+        unmet: Id of one of these that has ended otherwise; the job is then cancelled, too.
+        group: Name of the job's group, which its user has chosen; None for none.
         account: User id that the job is counted for, in limits and shares per user; None for `uid`.
         window: Time window in which the job may run; None for any time.
         schedule: Limits inside time windows.
@@ -120,6 +123,9 @@ class Record:
     window: TimeWindow | None = None
     schedule: tuple[WindowLimits, ...] = ()
     usual_limits: LimitsOutside | None = None
+    after_ok: tuple[str, ...] = ()
+    unmet: str | None = None
+    group: str | None = None
 
     @property
     def counted_for(self) -> int:
@@ -131,6 +137,8 @@ class Record:
         """What ends or has ended the main process, other than itself; see JobRecord.cause."""
         if self.overdue:
             return "time-limit"
+        if self.unmet is not None:
+            return f"job {self.unmet} did not succeed"
         # Whoever cancels a job knows that it ends by a signal.
         return None if self.signal is None or self.cancelled else f"signal {self.signal}"
 

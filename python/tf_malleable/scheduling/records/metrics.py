@@ -135,6 +135,7 @@ def ended(
         account=account,
         cause=_cause(record, outcome, measured),
         array=record.array,
+        group=record.group,
     )
 
 
