@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
 from tests.support.commands import tfm
-from tests.support.controllers import start_tfm, wait_for
+from tests.support.controllers import TFM, wait_for
 from tests.support.deadline import DEADLINE
 
 pytestmark = pytest.mark.usefixtures("outputs")
@@ -55,11 +56,15 @@ def test_each_line_is_a_job_with_its_options(controller, lines, tmp_path):
 
 
 def test_stdin_is_a_file_too(controller):
-    process = start_tfm(
-        "submit", "--file", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    done = subprocess.run(
+        [sys.executable, TFM, "submit", "--file", "-"],
+        input="echo a\n\necho b\n",
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
-    output, _ = process.communicate("echo a\necho b\n", timeout=DEADLINE)
-    assert (process.returncode, len(output.split())) == (0, 2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.split()) == 2
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_stdin_is_a_file_too(controller):
         ("--file x -- true", "--file is not for single lines"),
         ("--min 2000 -- true", "min must be at most 1, the number of CPUs shared out here"),
         ("--retries 5000 -- true", "--retries must be an integer from 0 to 1000, not 5000"),
-        ("--min 3 --max 2 -- true", "max must be"),
+        ("--min 3 --max 2 -- true", "a shape must have 1"),
     ],
 )
 def test_a_bad_line_is_named_and_nothing_is_submitted(controller, lines, outputs, line, said):

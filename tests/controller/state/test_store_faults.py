@@ -32,9 +32,10 @@ def path(tmp_path):
 
 
 def start(mode: str, path: Path) -> subprocess.Popen[str]:
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
     return subprocess.Popen(
         [sys.executable, "-m", store_writer.__name__, mode, str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *inherited))},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tf_malleable.api.schema.history import Outcome
+import msgspec
+
+from tf_malleable.api.schema.history import JobRecord, Outcome
 from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.job_measurements import JobMeasurements
@@ -37,6 +39,8 @@ from tf_malleable.scheduling.records.phases import Phases
 
 # Longest delay with which an engine reports the exit code of a container.
 _ENGINE_SECONDS = 0.5
+# Number of containers that ended last of which the engine may still report why.
+_ENDED_LATELY = 100
 # Jobs without a main process that are checked in a call, each in about 0.02 ms.
 _CHECKED_AT_ONCE = 50
 
@@ -100,6 +104,8 @@ class Roster:
         # What keepers have recorded of jobs that ended while no controller ran, by id.
         self._exits: Mapping[str, RecordedExit] = {}
         self._emptying = Emptying()
+        # Ends that the engine has not reported yet, by container.
+        self._lately: dict[str, JobRecord] = {}
 
     def load(self) -> None:
         """Adopt the running jobs of an earlier controller.
@@ -375,12 +381,31 @@ class Roster:
         """Ids of containers that ended while no controller ran."""
         return frozenset(self._missed)
 
-    def record_missed_exit(self, container: str, code: int | None) -> None:
-        """Record the exit code of a container of `missed`; None if unknown."""
+    def record_missed_exit(
+        self, container: str, code: int | None, *, out_of_memory: bool = False
+    ) -> None:
+        """Record the end of a container of `missed`.
+
+        Args:
+            container: Id of the container.
+            code: Exit code; None if unknown.
+            out_of_memory: Whether a process of it was killed for lack of memory.
+        """
         record = self._missed.pop(container, None)
         if record is not None:
-            self._record_missed(record, code)
+            self._record_missed(record, code, replace(NOT_MEASURED, out_of_memory=out_of_memory))
             self._request_decision()
+
+    def note_out_of_memory(self, container: str) -> None:
+        """Record that a process of a container that has just ended was killed for lack of memory.
+
+        The kernel reports the end before the engine does, and the cores do not wait for that.
+        """
+        ended = self._lately.pop(container, None)
+        if ended is not None and ended.outcome in ("failed", "unknown"):
+            self._store.amend_ended(msgspec.structs.replace(ended, cause="out-of-memory"))
+            _log.info("job %s (%s): it was out of memory", ended.id, ended.name)
+            self._request_decision()  # After which it is written to the file.
 
     def _record_missed(
         self,
@@ -494,8 +519,15 @@ class Roster:
         if not live.over:
             self.end(live, None)
 
-    def end(self, live: LiveJob, code: int | None) -> None:
-        """Record that a job has ended, with its exit code as in a shell, None if unknown."""
+    def end(self, live: LiveJob, code: int | None, *, out_of_memory: bool = False) -> None:
+        """Record that a job has ended.
+
+        Args:
+            live: The job.
+            code: Exit code as in a shell; None if unknown.
+            out_of_memory: Whether a container's engine says that a process of it was killed for
+                lack of memory.
+        """
         now = self._clock.now()
         self._store.add_span(time_accounts.span(live.record, now))
         was_cancelled = live.record.cancelled or live.record.started is None
@@ -509,7 +541,7 @@ class Roster:
             live.measured.speed,
             live.measured.peak_mem,
             *kept,
-            processes.lacked_memory(live),
+            out_of_memory or processes.lacked_memory(live),
             len(left),
             processes.commands(left),
         )
@@ -547,6 +579,10 @@ class Roster:
         account = None if record.account is None else user_name(record.account)
         ended = metrics.ended(record, at, outcome, code, measured, user=user, account=account)
         self._store.end(record.id, ended)
+        if record.container is not None:
+            self._lately[record.container.id] = ended
+            if len(self._lately) > _ENDED_LATELY:
+                del self._lately[next(iter(self._lately))]
         if outcome in _UNSUCCESSFUL:
             for live in [*self.live.values()]:
                 if record.id in live.record.after_ok and not live.record.cancelled:

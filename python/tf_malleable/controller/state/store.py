@@ -162,6 +162,14 @@ class Store:
         self.forget(record_id)
         self._queued_ended[ended.id] = ended
 
+    def amend_ended(self, ended: JobRecord) -> None:
+        """Replace the record of an ended job, of which more has become known."""
+        if ended.id in self._queued_ended:
+            self._queued_ended[ended.id] = ended
+        else:
+            change = "UPDATE jobs SET record = ? WHERE id = ?"
+            self._queued_statements.append((change, [(encode(ended), ended.id)]))
+
     def add_span(self, span: Span) -> None:
         """Save a span of a job, unless it is empty. Of a job, about the newest 10,000 are kept."""
         if span.end <= span.begin:
