@@ -14,7 +14,7 @@ SECTIONS = {
         "show": "jobs.show",
         "logs": "jobs.logs",
         "wait": "jobs.wait",
-        "notify": "background.notify",
+        "notify": "jobs.notify",
         "history": "jobs.history",
         "web": "services.web",
     },

@@ -7,7 +7,9 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,7 +24,7 @@ from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.processes.leftovers import Leftovers
-from tf_malleable.controller.state.exit_file import RecordedExit, recorded_exits
+from tf_malleable.controller.state.exit_file import RecordedExit, read_exit, recorded_exits
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
@@ -44,8 +46,10 @@ _ENDED_LATELY = 100
 # Jobs without a main process that are checked in a call, each in about 0.02 ms.
 _CHECKED_AT_ONCE = 50
 
-# Of a job that others may start after only if it succeeds. Of one that ended while no controller
-# ran, no keeper knows that it did.
+# Time in which a keeper records an exit.
+_KEEPER_SECONDS = 2.0
+_KEEPER_POLL_SECONDS = 0.05
+# Of a job that others may start after only if it succeeds. If nobody knows that, it is none.
 _UNSUCCESSFUL: Final = ("failed", "cancelled", "unknown")
 
 _log = logging.getLogger(__name__)
@@ -104,6 +108,8 @@ class Roster:
         # What keepers have recorded of jobs that ended while no controller ran, by id.
         self._exits: Mapping[str, RecordedExit] = {}
         self._emptying = Emptying()
+        # Searches for the exits of ended jobs whose success others need, by id.
+        self._undecided: dict[str, asyncio.Task[None]] = {}
         # Ends that the engine has not reported yet, by container.
         self._lately: dict[str, JobRecord] = {}
 
@@ -348,9 +354,10 @@ class Roster:
         """Return whether other jobs must end before this one starts, or their ends be known."""
         if self.before(live):
             return True
-        if not (live.record.after_ok and self._missed):
+        if not live.record.after_ok or not (self._missed or self._undecided):
             return False
-        return not {each.id for each in self._missed.values()}.isdisjoint(live.record.after_ok)
+        unknown = {*self._undecided, *(each.id for each in self._missed.values())}
+        return not unknown.isdisjoint(live.record.after_ok)
 
     def unmet(self, record: Record) -> str | None:
         """Return a job that has not succeeded and that a waiting one needs; None if there is none.
@@ -360,7 +367,8 @@ class Roster:
         """
         if record.state != "waiting" or record.cancelled:
             return None
-        ended = (job for job in record.after_ok if job not in self.live)
+        here = self.live.keys() | self._undecided.keys()
+        ended = (job for job in record.after_ok if job not in here)
         return next((job for job in ended if self._store.outcome(job) in _UNSUCCESSFUL), None)
 
     def is_known(self, job: str) -> bool:
@@ -583,10 +591,12 @@ class Roster:
             self._lately[record.container.id] = ended
             if len(self._lately) > _ENDED_LATELY:
                 del self._lately[next(iter(self._lately))]
-        if outcome in _UNSUCCESSFUL:
-            for live in [*self.live.values()]:
-                if record.id in live.record.after_ok and not live.record.cancelled:
-                    self._cancel_unmet(live, record.id)
+        needing = any(record.id in live.record.after_ok for live in self.live.values())
+        if outcome == "unknown" and ended.output is not None and needing:
+            task = asyncio.get_running_loop().create_task(self._ask_keeper(ended))
+            self._undecided[record.id] = task
+        elif outcome in _UNSUCCESSFUL:
+            self._cancel_needing(record.id)
         self.ended += 1
         self._instruments.ended.labels(outcome).inc()
         how = "" if ended.cause is None else f" ({ended.cause})"
@@ -599,6 +609,36 @@ class Roster:
             _log.warning(
                 "%s: killed what its main process has left behind: %s", record.title, which
             )
+
+    async def _ask_keeper(self, ended: JobRecord) -> None:
+        """Find out whether a job has succeeded, from its keeper, as old kernels do not tell."""
+        assert ended.output is not None
+        deadline = self._clock.now() + _KEEPER_SECONDS
+        recorded = None
+        while recorded is None and self._clock.now() < deadline:
+            reading = asyncio.to_thread(read_exit, Path(ended.output), ended.user)
+            # A user's file system need not answer.
+            with suppress(asyncio.TimeoutError):
+                recorded = await asyncio.wait_for(reading, _KEEPER_SECONDS)
+            if recorded is not None and not recorded.is_of(ended.submitted):
+                recorded = None
+            if recorded is None:
+                await asyncio.sleep(_KEEPER_POLL_SECONDS)
+        del self._undecided[ended.id]
+        if recorded is not None:
+            outcome = _outcome(recorded.code)
+            self._store.amend_ended(
+                msgspec.structs.replace(ended, outcome=outcome, exit_code=recorded.code)
+            )
+        if recorded is None or recorded.code:
+            self._cancel_needing(ended.id)
+        self._request_decision()
+
+    def _cancel_needing(self, job: str) -> None:
+        """Cancel the waiting jobs that need the success of a job."""
+        for live in [*self.live.values()]:
+            if job in live.record.after_ok and not live.record.cancelled:
+                self._cancel_unmet(live, job)
 
     def _cancel_unmet(self, live: LiveJob, job: str) -> None:
         """Cancel a waiting job, as one that it needs has not succeeded."""
@@ -654,7 +694,7 @@ class Roster:
     def close(self) -> None:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._emptying.close()
-        for search in self._searches.values():
+        for search in (*self._searches.values(), *self._undecided.values()):
             search.cancel()
         for live in tuple(self.live.values()):
             if live.suspended:

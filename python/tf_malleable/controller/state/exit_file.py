@@ -45,6 +45,10 @@ class RecordedExit:
     signal: int | None = None
     at: float = 0.0
 
+    def is_of(self, submitted: float) -> bool:
+        """Return whether this is of a job submitted then: an earlier attempt has the same file."""
+        return self.at >= submitted - _SLACK_SECONDS
+
     def encode(self) -> str:
         """Return the content of the file; its modification time is the time of the end."""
         how = "" if self.signal is None else f" signal {self.signal}"
@@ -96,8 +100,7 @@ def recorded_exits(records: Iterable[Record]) -> Mapping[str, RecordedExit]:
         for job in jobs:
             assert job.output is not None
             known = read_exit(Path(job.output), user_name(job.uid))
-            # An earlier attempt has the same file.
-            if known is not None and known.at >= job.submitted - _SLACK_SECONDS:
+            if known is not None and known.is_of(job.submitted):
                 found[job.id] = known
 
     threads = [
