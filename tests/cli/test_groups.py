@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from tests.support import controllers
 from tests.support.commands import submitted, tfm
 from tests.support.controllers import wait_for
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_arguments import Selection, find_all, of_group
 
 pytestmark = pytest.mark.usefixtures("outputs")
 
@@ -66,6 +70,19 @@ def test_waiting_and_logs_include_the_ended_ones(controller):
     again = tfm("rerun", "1").stdout.strip()
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
     assert shown_group(again) == "sweep"
+
+
+def test_a_group_of_the_same_name_of_another_user_is_another_one(controller, socket):
+    submitted("--group", "sweep", *SLEEP)
+    (said,) = controller.get("/v1/jobs")["jobs"]
+    mine, theirs = (
+        msgspec.convert({**said, "user": user}, JobStatus) for user in (said["user"], "x")
+    )
+    client = Client(socket)
+    assert of_group(client, "sweep", [mine, theirs]) == [mine]
+    # Root's, too: only --all is for the jobs of others.
+    assert find_all(client, Selection(group="sweep"))[0].id == mine.id
+    assert tfm("cancel", "--group", "sweep").returncode == 0
 
 
 @pytest.mark.parametrize("command", ["cancel", "wait", "logs", "set", "pause", "resume"])
