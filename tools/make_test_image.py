@@ -180,7 +180,7 @@ def main() -> int:
         return 1
     options = [word for mount in mounts for word in ("-v", mount)]
     example = ["python", "-c", "import tensorflow; print(tensorflow.__version__)"]
-    command = ["docker", "run", "--rm", *options, tag, *example]
+    command = ["docker", "run", "--rm", "--init", *options, tag, *example]
     if arguments.json:
         print(json.dumps({"tag": tag, "volumes": mounts, "command": command}))
     else:
