@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.cli.background.outputs import is_kept
@@ -154,6 +156,18 @@ class StoredJob:
 _FIELDS: Final = tuple(RunOptions.__annotations__)
 _NEEDED: Final = frozenset({"command", "name", "socket"})
 _DEFAULTS: Final = {each.variable: each.initial for each in OPTIONS}
+_TYPES: Final[Mapping[str, Any]] = {
+    "int": int,
+    "size": int,
+    "float": float,
+    "duration": float,
+    "text": str,
+    "path": str,
+    "flag": bool,
+    "switch": bool,
+    "array": type(None),  # Each job of an array is stored with its own index.
+}
+_ANY_MASK: Final = 0o777
 
 
 def stored_file(output: Path) -> Path:
@@ -230,7 +244,9 @@ def _read(inside: TrustedFolder, path: Path) -> StoredJob:
         ValueError: As _parse().
     """
     with open(inside.open(path.name, os.O_RDONLY)) as file:
-        return _parse(file.read(_MOST_BYTES), path)
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise ValueError(f"must have at most {_MOST_BYTES} bytes")
+        return _parse(file.read(), path)
 
 
 def _parse(text: str, path: Path) -> StoredJob:
@@ -239,13 +255,35 @@ def _parse(text: str, path: Path) -> StoredJob:
     Raises:
         ValueError: The file has another form, as of a newer version.
     """
+    import msgspec  # Slow to load, and nothing is read when a job is submitted.
+
     try:
-        job = StoredJob(**json.loads(text))
+        said = json.loads(text)
+        if not said.keys() <= {field.name for field in dataclasses.fields(StoredJob)}:
+            raise ValueError("must have the fields of a stored job")
+        job = msgspec.convert(said, StoredJob)
         known = job.options.keys()
         if not _NEEDED <= known <= {*_FIELDS} or stored_file(Path(job.output)) != path:
             raise ValueError(f"must have the options of {path}")
         # An older version has fewer options.
         job = replace(job, options={**_DEFAULTS, **job.options})
-    except (TypeError, AttributeError, RecursionError) as error:
+        for name, kind in _option_types().items():
+            msgspec.convert(job.options[name], kind)
+        if not 0 <= job.umask <= _ANY_MASK or not math.isfinite(job.submitted):
+            raise ValueError("must have the mask and the time of a process")
+        job.title.encode()
+    except (msgspec.ValidationError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return job
+
+
+@cache
+def _option_types() -> Mapping[str, Any]:
+    """Return the types of the options, by attribute of RunOptions."""
+    from msgspec import Meta
+
+    found: dict[str, Any] = {"command": Annotated[list[str], Meta(min_length=1)], "socket": str}
+    for option in OPTIONS:
+        kind = list[str] if option.multiple else _TYPES[option.kind]
+        found[option.variable] = kind if option.initial is not None else kind | None
+    return found
