@@ -151,8 +151,8 @@ FUZZ_SECONDS ?= 60
 .PHONY: fuzz fuzz-shim
 fuzz: fuzz-shim .venv/installed-fuzz
 	.venv/bin/python tools/fuzz_parsers.py --seconds $(FUZZ_SECONDS) --jobs $(WORKERS) $(FUZZ_OPTIONS) $(FUZZ)
-fuzz-shim: .venv/installed-test
-	@tools/system_packages.sh cc-tests fuzz
+fuzz-shim: test-packages .venv/installed-test
+	@tools/system_packages.sh fuzz
 	CC=clang CXX=clang++ .venv/bin/cmake -S . -B build/cc-fuzz \
 	  -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python -DTF_MALLEABLE_BUILD_OVERLAY=OFF \
 	  -DTF_MALLEABLE_BUILD_TESTS=ON -DTF_MALLEABLE_SANITIZER=address,fuzzer-no-link >build/cc-fuzz.log 2>&1 \
