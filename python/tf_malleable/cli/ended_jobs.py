@@ -62,9 +62,19 @@ def last_array(client: Client, base: str, live: Sequence[JobStatus]) -> list[str
     return list(chosen.values())
 
 
-def no_such_job(job: str) -> OperationError:
-    """Return the error for an id or name that no live or ended job has."""
-    return OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+def no_such_job(job: str, *, several: bool = False) -> OperationError:
+    """Return the error for an id or name that no live or ended job has.
+
+    Args:
+        job: What was taken for an id or a name.
+        several: Whether the command takes several jobs, and --all.
+    """
+    hint = (
+        "use --all for all live jobs"
+        if several and job == "all"
+        else "'tfm jobs' and 'tfm history' list them"
+    )
+    return OperationError(f"there is no job {job!r}; {hint}")
 
 
 def unended(client: Client, jobs: Sequence[str], *, or_failed: bool = False) -> tuple[str, ...]:

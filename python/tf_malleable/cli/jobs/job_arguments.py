@@ -153,6 +153,8 @@ def named(client: Client, text: str, live: Sequence[JobStatus]) -> list[JobStatu
     """
     if any(text in (job.id, job.name) for job in live):
         return [client.find(text, live)]
+    if text == "all":
+        raise OperationError("there is no job 'all'; use --all for all live jobs")
     may_change_all = os.getuid() == 0 or client.connect is not None
     own = live if may_change_all else of_caller(client, live)
     found = [job for job in own if array_base(job.name) == text]

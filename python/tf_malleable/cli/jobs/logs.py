@@ -91,7 +91,7 @@ def logs(
     jobs of the group, live or ended.
     """
     if [bool(jobs), everyone, group is not None].count(True) != 1:
-        raise click.UsageError("give either a JOB, --group or --all")
+        raise click.UsageError("give either a JOB, --group or --all; tfm jobs lists the jobs")
     if client.connect is not None:
         which = f"job {jobs[0]}" if len(jobs) == 1 else "these jobs"
         raise OperationError(
@@ -163,7 +163,7 @@ def _named(client: Client, text: str, live: Sequence[JobStatus]) -> Sequence[Job
         return [each for each in both if each is not None]
     if is_pattern(text):
         return named(client, text, live)
-    raise no_such_job(text)
+    raise no_such_job(text, several=True)
 
 
 def _is_over_already() -> bool:

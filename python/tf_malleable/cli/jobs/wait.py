@@ -120,7 +120,7 @@ def selected(client: Client, jobs: Selection, live: list[JobStatus]) -> list[str
         elif is_known or is_pattern(job):
             wanted += [each.id for each in named(client, job, live)]
         else:
-            raise no_such_job(job)
+            raise no_such_job(job, several=True)
     return wanted
 
 

@@ -126,7 +126,9 @@ def become(command: tuple[str, ...]) -> NoReturn:
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        say(f"there is no program {command[0]!r}")
+        is_script = command[0].endswith(".py") and os.path.isfile(command[0])
+        meant = f"; did you mean: python {' '.join(command)}?" if is_script else ""
+        say(f"there is no program {command[0]!r}{meant}")
         sys.exit(127)
     except OSError as error:
         say(f"cannot run {command[0]!r}: {error.strerror}")
