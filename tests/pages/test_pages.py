@@ -4,7 +4,7 @@
 All blocks of commands and Python are run: page by page in the order of the page, each page in an
 empty home folder with the files whose text is a block with a title. `$ ` begins a command, which
 must end with 0. What follows must be among its output, in this order. Words that have a digit, or
-no letter, may be others, and so may the user; so may units and dates; `…` stands for anything;
+no letter, may be others, and so may users, paths, units and dates; `…` stands for anything;
 other lines may be between. A command that harms nothing is repeated until it shows that, as a
 reader would: what was started in the background takes its time.
 
@@ -38,7 +38,7 @@ REASONS = {
     "needs power meters, or a broker": 3,
     "needs root, or changes the system": 4,
     "needs S3": 1,
-    "needs systemd": 4,
+    "needs systemd": 5,
 }
 """Why blocks, or some of their commands, are not run, and how often that is said."""
 
@@ -71,6 +71,17 @@ model.fit(np.zeros((64, 8)), np.zeros((64, 4)), epochs=20, verbose=0)
 """
 """The same where it has to be Keras's fit()."""
 
+READER = """\
+from pathlib import Path
+
+for file in Path("data").rglob("*"):
+    if file.is_file():
+        file.read_bytes()
+"""
+"""The same where it has to read data."""
+
+STAND_INS = {"elastic-training.md": ELASTIC, "data-tier.md": READER}
+
 
 def name(page) -> str:
     return str(page.relative_to(ROOT))
@@ -91,7 +102,7 @@ def files(page: Path) -> dict[str, str]:
     """Return the files that a reader of a page has, by name: a tutorial goes on with its own."""
     folder = page.parent.glob("*.md") if "tutorial" in page.parts else [page]
     titled = {block.title: block.text for each in folder for block in blocks(each) if block.title}
-    training = ELASTIC if "elastic" in page.stem else TRAINING
+    training = STAND_INS.get(page.name, TRAINING)
     return {"train.py": training, "finetune.py": training, **titled}
 
 

@@ -79,7 +79,8 @@ class Shell:
 
     def run_interrupted(self, command: str, enough: Callable[[str], bool]) -> tuple[int, str]:
         """Run a command until it has printed enough, then press Ctrl-C."""
-        self._type(f"{command} &\nprintf '\\npid %d\\n' $!")
+        # A comment may end the line.
+        self._type(f"{{ {command}\n}} &\nprintf '\\npid %d\\n' $!")
         printed = self._read(lambda text: "\npid " in text and enough(text))
         pid = int(printed.partition("\npid ")[2].split()[0])
         os.killpg(pid, signal.SIGINT)

@@ -122,8 +122,8 @@ def missing(shown: tuple[str, ...], printed: str) -> str | None:
     """Return the first line of a page that is not among the lines printed; None if all are.
 
     The lines shown must be printed in this order, and others may be between. Their words must be
-    the same, but in place of a word with a digit, of one without a letter, of a unit, a month or
-    the user `ada` or `root`, there may be any words. `…` stands for anything.
+    the same, but in place of a word with a digit, of one without a letter, of a path, a unit, a
+    month or the user `ada` or `root`, there may be any words. `…` stands for anything.
     """
     lines = iter(printed.splitlines())
     for each in shown:
@@ -147,4 +147,4 @@ def _pattern(line: str) -> re.Pattern[str]:
 def _varies(word: str) -> bool:
     has_digit = any(letter.isdigit() for letter in word)
     has_letter = any(letter.isalpha() for letter in word)
-    return has_digit or not has_letter or word in _UNITS | _MONTHS | _USERS
+    return has_digit or not has_letter or word.startswith("/") or word in _UNITS | _MONTHS | _USERS
