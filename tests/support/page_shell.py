@@ -48,6 +48,7 @@ class Shell:
                 "PYTHONPATH": os.pathsep.join(filter(None, (str(site), kept.get("PYTHONPATH")))),
                 # Those of root are others than a home folder's.
                 "XDG_RUNTIME_DIR": str(run),
+                "TF_MALLEABLE_TIER_SOCKET": str(run / "tier.sock"),
                 "XDG_STATE_HOME": str(folder / ".local" / "state"),
                 # Controllers of tests that run in parallel share out the same CPUs.
                 "TF_MALLEABLE_CLAIMS": "",
