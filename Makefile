@@ -193,7 +193,7 @@ bench-real-cluster: .venv/installed-test
 	.venv/bin/python tools/real_cluster.py --binaries $(BINARIES) --cpus 4 -- .venv/bin/python -m benchmarks.real_cluster
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
-# tracked files, and runs the example of docs/how-to/own-policy.md.
+# tracked files; tests/pages run what the pages say to type.
 .PHONY: docs docs-check
 docs: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py
@@ -202,7 +202,6 @@ docs: .venv/installed-docs
 docs-check: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py --check
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
-	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: test-packages .venv/installed-test

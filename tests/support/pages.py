@@ -145,6 +145,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 
 def _varies(word: str) -> bool:
+    word = word.strip("(),")
     has_digit = any(letter.isdigit() for letter in word)
     has_letter = any(letter.isalpha() for letter in word)
     return has_digit or not has_letter or word.startswith("/") or word in _UNITS | _MONTHS | _USERS
