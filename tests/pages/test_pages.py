@@ -265,7 +265,9 @@ def test_a_shell_runs_and_interrupts(shell):
     assert shell.run("export A=b; false") == (1, "")
     assert shell.run("echo $A $HOME") == (0, f"b {shell.folder}\n")
     assert shell.run("python", ("1 + 1", "for a in 'xy':", "    print(a)", ""))[0] == 0
-    code, printed = shell.run_interrupted("sh -c 'echo now; exec sleep 600'", lambda text: "now" in text)
+    code, printed = shell.run_interrupted(
+        "sh -c 'echo now; exec sleep 600'", lambda text: "now" in text
+    )
     assert "now" in printed
     assert code == 130
     assert shell.run("sleep 600 & echo on")[0] == 0
