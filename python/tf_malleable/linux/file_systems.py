@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Final
-
-from tf_malleable.linux import files
 
 _OF_SERVERS: Final = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "afs", "beegfs")
 
@@ -19,10 +17,9 @@ def type_of(path: str, mountinfo: str) -> str:
         mountinfo: Text of /proc/self/mountinfo, in the format of proc_pid_mountinfo(5).
     """
     best, found = -1, ""
-    # Users choose the names of their mount points, in which other characters may end a line.
-    for line in filter(None, mountinfo.split("\n")):
+    for line in mountinfo.splitlines():
         fields, _, after = line.partition(" - ")
-        point = files.unescaped(fields.split(" ")[4])
+        point = fields.split(" ")[4].encode().decode("unicode_escape")
         is_above = path == point or path.startswith(point.rstrip("/") + "/")
         # Of mounts at the same point, the last one covers the others.
         if is_above and len(point) >= best:
@@ -30,11 +27,7 @@ def type_of(path: str, mountinfo: str) -> str:
     return found
 
 
-def mount_table() -> str:
-    """Return the text of /proc/self/mountinfo; bytes that are not UTF-8 as in paths."""
-    return os.fsdecode(files.read_whole("/proc/self/mountinfo"))
-
-
 def is_on_file_server(path: str) -> bool:
     """Return whether a file server may change files below a path without the kernel's knowledge."""
-    return type_of(path, mount_table()) in _OF_SERVERS
+    mountinfo = Path("/proc/self/mountinfo").read_text(errors="replace")
+    return type_of(path, mountinfo) in _OF_SERVERS

@@ -50,11 +50,10 @@ class Stat:
 
 def read_stat(pid: int) -> Stat | None:
     """Return /proc/PID/stat of a process; None if there is no such process."""
-    return stat_in(f"/proc/{pid}/stat")
+    return _stat(f"/proc/{pid}/stat")
 
 
-def stat_in(path: str) -> Stat | None:
-    """Return what a stat file of /proc contains; None if there is no such process."""
+def _stat(path: str) -> Stat | None:
     fields = _stat_fields(path)
     if fields is None:
         return None
