@@ -8,17 +8,13 @@ import struct
 
 import pytest
 
+from tests.support.fixtures import directory as directory
 from tf_malleable.tier.store import tenancy
 
 
 @pytest.fixture
-def file(tmp_path_factory):
-    # Below pytest's own folder nobody else may enter.
-    folder = tmp_path_factory.mktemp("open")
-    for each in (folder, *folder.parents):
-        if each.stat().st_uid == os.getuid() and each != each.parent and each.parent != each.root:
-            os.chmod(each, each.stat().st_mode | 0o755)
-    path = folder / "sub" / "file"
+def file(directory):
+    path = directory / "sub" / "file"
     path.parent.mkdir(mode=0o755)
     path.write_bytes(b"x")
     path.chmod(0o644)
