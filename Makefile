@@ -36,14 +36,18 @@ demo-containers: .venv/installed-demo
 # Environments first, as two pips would get in each other's way in one of them. Tests in Python
 # wait for most of their time: what computes all the time runs beside them, where they leave a CPU
 # idle. What measures time or counts active workers comes last, alone.
-test: all-packages .venv/installed-docs
-	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
+test: all-packages .venv/installed-docs $(if $(filter true,$(CI)),.venv/installed-fuzz)
+	$(MAKE) --no-print-directory --jobs=3 python-test-parallel beside-tests \
+	  $(if $(filter true,$(CI)),fuzz-beside-tests)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
 	$(MAKE) --no-print-directory cc-test-serial python-test-serial
 	$(if $(filter true,$(CI)),$(MAKE) --no-print-directory --jobs=2 --output-sync=target \
 	  compat coexistence bazel7-test)
 
-.PHONY: beside-tests
+.PHONY: beside-tests fuzz-beside-tests
+# A minute for each parser of CPUs that nothing else uses: it ends before the tests in Python do.
+fuzz-beside-tests:
+	chrt --idle 0 $(MAKE) --no-print-directory --output-sync=target fuzz FUZZ_SECONDS=60
 beside-tests:
 	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
 	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build \
@@ -141,24 +145,19 @@ cc-build-%: test-packages .venv/installed-test
 	.venv/bin/cmake --build build/cc-$*
 
 # All parsers of what others write, with input that libFuzzer makes up: those in Python, and the
-# shim's. FUZZ_SECONDS is the time for all of them, half of it for the shim's.
-FUZZ_SECONDS ?= 3600
-.PHONY: fuzz fuzz-shim fuzz-parsers
-fuzz:
-	$(MAKE) --no-print-directory fuzz-shim fuzz-parsers FUZZ_SECONDS=$(shell expr $(FUZZ_SECONDS) / 2)
+# shim's. FUZZ_SECONDS is the time for each of them, or for those in FUZZ; an hour for each takes a
+# day on two CPUs. A seed in FUZZ_OPTIONS="--seed N" repeats a run.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz fuzz-shim
+fuzz: fuzz-shim .venv/installed-fuzz
+	.venv/bin/python tools/fuzz_parsers.py --seconds $(FUZZ_SECONDS) --jobs $(WORKERS) $(FUZZ_OPTIONS) $(FUZZ)
 fuzz-shim: test-packages .venv/installed-test
 	@tools/system_packages.sh fuzz
 	CC=clang CXX=clang++ .venv/bin/cmake -S . -B build/cc-fuzz \
 	  -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python -DTF_MALLEABLE_BUILD_OVERLAY=OFF \
-	  -DTF_MALLEABLE_BUILD_TESTS=ON -DTF_MALLEABLE_SANITIZER=address,fuzzer-no-link
+	  -DTF_MALLEABLE_BUILD_TESTS=ON -DTF_MALLEABLE_SANITIZER=address,fuzzer-no-link >build/cc-fuzz.log 2>&1 \
+	  || { cat build/cc-fuzz.log; exit 1; }
 	.venv/bin/cmake --build build/cc-fuzz --target tier_fuzz
-	@mkdir -p build/cc-fuzz/corpus
-	build/cc-fuzz/cc/tests/tier_fuzz -max_len=4096 -max_total_time=$(FUZZ_SECONDS) \
-	  -artifact_prefix=build/cc-fuzz/ build/cc-fuzz/corpus
-fuzz-parsers: .venv/installed-test
-	@.venv/bin/python -c "import atheris" 2>/dev/null \
-	  || tools/step.sh fuzz "Installing Atheris" $(INSTALL) --group fuzz
-	.venv/bin/python tools/fuzz_parsers.py --seconds $(FUZZ_SECONDS)
 
 # In parallel, but for what measures time; one more than there are CPUs, as tests wait a lot. The
 # tests of containers need a Docker engine, and controllers say so if there is none.
@@ -194,7 +193,7 @@ bench-real-cluster: .venv/installed-test
 	.venv/bin/python tools/real_cluster.py --binaries $(BINARIES) --cpus 4 -- .venv/bin/python -m benchmarks.real_cluster
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
-# tracked files, and runs the example of docs/how-to/own-policy.md.
+# tracked files; tests/pages run what the pages say to type.
 .PHONY: docs docs-check
 docs: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py
@@ -203,7 +202,6 @@ docs: .venv/installed-docs
 docs-check: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py --check
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
-	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: test-packages .venv/installed-test
@@ -243,7 +241,8 @@ coexistence: build/coexistence/installed
 test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 all-packages:
-	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser
+	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser \
+	  $(if $(filter true,$(CI)),fuzz)
 
 # Environments. A stamp is newer than all it was made from.
 INSTALL = tools/install.sh .venv/bin/python
@@ -282,6 +281,11 @@ build/coexistence/installed: build/dist-made
 	@tools/step.sh coexistence "Installing PyTorch, JAX, gevent and uvloop beside the wheel" sh -c "\
 	  $(COEXISTENCE_PIP) uninstall -q -y tf_malleable && $(COEXISTENCE_PIP) install -q \
 	  --no-compile --only-binary=:all: --group coexistence dist/tf_malleable-*.whl"
+	@touch $@
+
+.venv/installed-fuzz: .venv/installed-test
+	@tools/step.sh fuzz "Installing what fuzzes the parsers" \
+	  $(INSTALL) --group fuzz
 	@touch $@
 
 .venv/installed-docs: .venv/installed-test

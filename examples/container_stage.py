@@ -259,13 +259,14 @@ class Containers:
         return f"tf_malleable-demo={self.image.tag}"
 
     def start(self, name: str, cpus: Sequence[int]) -> None:
-        """Run a training as `docker run -d --cpus 1 --cpuset-cpus …` does."""
+        """Run a training as `docker run -d --init --cpus 1 --cpuset-cpus …` does."""
         with self.engine.calling() as client:
             client.containers.run(
                 self.image.tag,
                 COMMAND,
                 name=name,
                 detach=True,
+                init=True,
                 labels=dict([self.label.split("=")]),
                 environment=[ENVIRONMENT],
                 network_mode="none",

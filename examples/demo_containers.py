@@ -33,7 +33,7 @@ def by_hand(ours: Containers, show: Show, seconds: float) -> None:
     """Change the CPUs of one container."""
     cpus = sorted(os.sched_getaffinity(0))
     most, everything = len(cpus), format_cpuset(cpus)
-    show.say(f"docker run -d --name demo-by-hand --cpus 1 --cpuset-cpus {everything} …")
+    show.say(f"docker run -d --init --name demo-by-hand --cpus 1 --cpuset-cpus {everything} …")
     ours.start("demo-by-hand", cpus)
     changes = (
         ("--cpus 1", 1, None),

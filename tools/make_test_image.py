@@ -34,10 +34,11 @@ except ModuleNotFoundError:
 TAG = "tf_malleable-test"
 # The label of our images; its value is a digest of their contents.
 LABEL = "tf_malleable-test-image"
-MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # On most machines links into /usr.
+MERGED = ("bin", "lib", "lib32", "lib64", "libx32")  # On most machines links into /usr.
 # /root is readable for all: Python may be below it, and a container's user need not be root.
 EMPTY = {"dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o755, "run": 0o755, "sys": 0o755}
-EMPTY |= {"tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/tmp": 0o1777}
+# /sbin is not /usr's, which is mounted: the engine puts its init there.
+EMPTY |= {"sbin": 0o755, "tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/tmp": 0o1777}
 PREFIXES = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable]))"
 
 
@@ -180,7 +181,7 @@ def main() -> int:
         return 1
     options = [word for mount in mounts for word in ("-v", mount)]
     example = ["python", "-c", "import tensorflow; print(tensorflow.__version__)"]
-    command = ["docker", "run", "--rm", *options, tag, *example]
+    command = ["docker", "run", "--rm", "--init", *options, tag, *example]
     if arguments.json:
         print(json.dumps({"tag": tag, "volumes": mounts, "command": command}))
     else:

@@ -24,7 +24,12 @@ for purpose; do
     continue
   fi
   if [ "$purpose" = fuzz ]; then
-    command -v clang++ >/dev/null || need clang
+    # Debian has libFuzzer in a package of its own.
+    echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' \
+      | clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null || {
+      need clang
+      [ -z "$(apt-cache search '^libclang-rt-dev$')" ] || need libclang-rt-dev
+    }
     continue
   fi
   if [ "$purpose" = browser ]; then

@@ -1,12 +1,16 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Runs the fuzz target of the shim on some random changes of good inputs, for
-// compilers without libFuzzer.
+// Runs the fuzz target of the shim on the corpus, and on some random changes of
+// good inputs, for compilers without libFuzzer.
 
 #include "cc/tests/tier_fuzz.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 namespace tf_malleable {
@@ -45,8 +49,21 @@ class Mutator {
   std::mt19937_64 random_{1};  // The same inputs in each run.
 };
 
+// Adds the inputs in the folder that CMake names.
+void AddCorpus(std::vector<std::string>* inputs) {
+  const char* const folder = getenv("TIER_FUZZ_CORPUS");
+  if (folder == nullptr) return;  // Bazel's tests see no folder of others.
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    inputs->emplace_back(std::istreambuf_iterator<char>(in),
+                         std::istreambuf_iterator<char>());
+    ASSERT_FALSE(inputs->back().empty()) << file.path();
+  }
+}
+
 TEST(TierFuzzTest, TheShimKeepsItsRules) {
-  const std::vector<std::string> seeds = FuzzSeeds();
+  std::vector<std::string> seeds = FuzzSeeds();
+  AddCorpus(&seeds);
   for (const std::string& seed : seeds) FuzzOne(seed);
   Mutator mutator;
   for (int i = 0; i < kInputs; ++i) {

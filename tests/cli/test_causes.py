@@ -63,7 +63,8 @@ def test_it_is_said_by_all_commands(controller, arguments, outcome, cause, code)
 
 def test_who_is_notified_learns_it(controller, tmp_path):
     note = tmp_path / "note"
-    command = f"echo $TFM_EXIT_CODE $TFM_CAUSE > {note}.new; mv {note}.new {note}"
+    said = "$TF_MALLEABLE_JOB_EXIT_CODE $TF_MALLEABLE_JOB_CAUSE"
+    command = f"echo {said} > {note}.new; mv {note}.new {note}"
     submitted("--notify", command, *LIMIT)
     wait_for(note.exists)
     assert note.read_text() == "143 time-limit\n"

@@ -52,6 +52,16 @@ def test_jobs_are_completed_with_their_ids(controller):
         assert completions("tfm pause 2") == []
 
 
+def test_groups_are_completed_of_live_and_ended_jobs(controller):
+    with running("--group", "night"):
+        tfm("run", "--group", "not-queued", "--no-queue", "--", "true")
+        for command in ("cancel", "wait", "logs", "history", "run", "set", "jobs", "notify"):
+            assert completions(f"tfm {command} --group n") == ["night"]
+    wait_for(lambda: controller.get("/v1/history")["jobs"])
+    assert completions("tfm history --group ") == ["night"]
+    assert completions("tfm run --after-ok ") == ["1", "sh"]
+
+
 def test_ended_jobs_are_completed_where_they_are_of_use(controller):
     tfm("run", "--name", "past", "--", "true")
     wait_for(lambda: controller.get("/v1/history")["jobs"])

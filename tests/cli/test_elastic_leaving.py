@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +178,20 @@ def test_when_it_is_killed_its_processes_leave_in_order(tmp_path):
         wait_until(are_gone, local.said)
         assert [each["how"] for each in local.results()] == ["left", "left"]
         assert "Traceback" not in local.said()
+
+
+def test_one_that_is_to_leave_waits_for_none_that_hangs(tmp_path):
+    """Which nobody would find out without a coordinator."""
+    with Local(tmp_path, "--workers", "2") as local:
+        first, second = local.wait_for(2)
+        started = f"/proc/{local.process.pid}/task/{local.process.pid}/children"
+        children = {int(each) for each in Path(started).read_text().split()}
+        (coordinator,) = children - {first, second}
+        os.kill(second, signal.SIGSTOP)
+        local.process.kill()
+        local.process.wait(DEADLINE)
+        os.kill(coordinator, signal.SIGKILL)
+        wait_until(lambda: [each["how"] for each in local.results()] == ["left"], local.said)
 
 
 def test_ctrl_c_while_workers_start_leaves_nothing(tmp_path):

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +39,71 @@ def attempts(text: str) -> list[str]:
 
 def outcomes(controller) -> list[str]:
     return [each["outcome"] for each in controller.get("/v1/history")["jobs"]]
+
+
+@contextmanager
+def between_attempts(controller, tries) -> Iterator[tuple[str, int, Path]]:
+    """A job whose keeper has decided on a second attempt, which begins at the end of this with.
+
+    Yields:
+        Id of the job, pid of the keeper, and its output, a pipe that is full until then.
+    """
+    go = tries.with_name("go")
+    command = failing(tries, 4, until=2)
+    command[-1] = f"until [ -e {go} ]; do sleep 0.1; done; {command[-1]}"
+    job = tfm("submit", "--retries", "1", *command).stdout.strip()
+    about = wait_for(lambda: (found := controller.get(f"/v1/jobs/{job}"))["granted"] and found)
+    keeper = int(Path(f"/proc/{about['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    output = Path(about["output"])
+    output.unlink()
+    os.mkfifo(output, 0o600)
+    pipe = os.open(output, os.O_RDWR | os.O_NONBLOCK)
+
+    def is_open() -> bool:
+        return str(output) in map(os.readlink, Path(f"/proc/{keeper}/fd").iterdir())
+
+    try:
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, bytes(4096))
+        go.touch()
+        wait_for(is_open)
+        yield job, keeper, output
+        said = bytearray()
+
+        def is_waiting() -> bool:
+            with suppress(BlockingIOError):
+                said.extend(os.read(pipe, 1 << 16))
+            return b"waiting until it is back" in said
+
+        wait_for(is_waiting)
+    finally:
+        os.close(pipe)
+
+
+def test_a_controller_that_is_killed_between_attempts_is_waited_for(start, tries):
+    first = start()
+    with between_attempts(first, tries) as (job, _, _):
+        first.process.kill()
+        first.process.wait(DEADLINE)
+    start()
+    result = tfm("wait", job)
+    assert (result.returncode, tries.read_text()) == (0, "x\n" * 2)
+
+
+def test_an_attempt_that_a_reboot_keeps_from_its_start_is_made_after_it(start, tries):
+    first = start()
+    with between_attempts(first, tries) as (job, keeper, output):
+        first.process.kill()
+        first.process.wait(DEADLINE)
+    (attempt,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    for pid in (keeper, int(attempt)):
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not Path(f"/proc/{keeper}").exists())
+    output.unlink()
+    start()
+    result = tfm("wait", job)
+    assert (result.returncode, tries.read_text()) == (0, "x\n" * 2)
 
 
 def test_what_fails_is_started_again_as_a_new_job(controller, tries):

@@ -7,13 +7,16 @@ import json
 import os
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import submitted, tfm
+from tests.support.accounts import age
+from tests.support.commands import started, submitted, tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.deadline import DEADLINE
+from tf_malleable.cli.background.outputs import begin_resumption
 
 pytestmark = pytest.mark.usefixtures("outputs")
 
@@ -105,6 +108,7 @@ def test_what_ran_runs_again_only_if_it_asked_for_it(start, outputs, tmp_path):
     number = submitted("--name", "once", *program(tmp_path / "go"))
     wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
     lose_power(first)
+    age(first.state)
     again = start()
     line = said(again, "was interrupted and does not run again")
     assert line == (
@@ -112,7 +116,10 @@ def test_what_ran_runs_again_only_if_it_asked_for_it(start, outputs, tmp_path):
         " nor --retries left\n"
     )
     assert (stored(outputs), again.get("/v1/jobs")["jobs"]) == ([], [])
-    assert tfm("wait", number).returncode == 1
+    result = tfm("wait", number)
+    assert (result.returncode, result.stdout) == (1, f"job {number} (once): interrupted (reboot)\n")
+    (job,) = again.get("/v1/history")["jobs"]
+    assert (job["outcome"], job["cause"], job["exit_code"]) == ("interrupted", "reboot", None)
 
 
 def test_retries_that_are_left_count(start, outputs, tmp_path):
@@ -154,13 +161,13 @@ def test_what_is_cancelled_is_stored_no_longer(start, outputs):
     wait_for(lambda: not stored(outputs))
 
 
-@pytest.mark.parametrize(("end", "runs"), [("cancel", 0), ("exit", 0), ("kill", 1)])
+@pytest.mark.parametrize(("end", "runs"), [("cancel", 0), ("exit", 0), ("fail", 0), ("kill", 1)])
 def test_a_job_that_lost_its_keeper_runs_again_only_if_nobody_wanted_its_end(
     start, outputs, tmp_path, end, runs
 ):
     go = tmp_path / "go"
     controller = start()
-    number = submitted("--requeue", *program(go))
+    number = submitted("--requeue", *program(go, "exit 4" if end == "fail" else "echo ran"))
     pid = controller.get(f"/v1/jobs/{number}")["pid"]
     wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
     os.kill(keeper_of(pid), signal.SIGKILL)
@@ -168,7 +175,7 @@ def test_a_job_that_lost_its_keeper_runs_again_only_if_nobody_wanted_its_end(
     assert tfm("submit", "--resume").stdout == ""
     if end == "cancel":
         assert tfm("cancel", number).returncode == 0
-    elif end == "exit":
+    elif end in ("exit", "fail"):
         go.touch()
     else:
         os.kill(pid, signal.SIGKILL)
@@ -179,6 +186,57 @@ def test_a_job_that_lost_its_keeper_runs_again_only_if_nobody_wanted_its_end(
     assert len(controller.get("/v1/jobs")["jobs"]) == runs
     go.touch()
     wait_for(lambda: not stored(outputs))
+
+
+def test_a_job_that_lost_its_keeper_has_the_retries_that_are_left(start, outputs, tmp_path):
+    go, runs = tmp_path / "go", tmp_path / "runs"
+    controller = start()
+    then = program(go, "exit 4")
+    then[-1] = f"echo x >> {runs}; {then[-1]}"
+    number = submitted("--requeue", "--retries", "1", *then)
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    os.kill(keeper_of(controller.get(f"/v1/jobs/{number}")["pid"]), signal.SIGKILL)
+    go.touch()
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
+    said = tfm("submit", "--resume").stdout
+    assert said.startswith(f"job {number} (sh) has failed and is submitted again as job ")
+    assert tfm("wait", number).returncode == 4
+    wait_for(lambda: not stored(outputs))
+    assert tfm("submit", "--resume").stdout == ""
+    assert runs.read_text() == "x\n" * 2
+
+
+def test_one_that_handles_the_signal_before_a_reboot_runs_again(start, outputs, tmp_path):
+    ready, runs = tmp_path / "ready", tmp_path / "runs"
+    first = start()
+    saving = f"trap 'exit 4' TERM; echo x >> {runs}; touch {ready}; while :; do sleep 0.1; done"
+    submitted("--requeue", "--name", "saving", "--", "sh", "-c", saving)
+    wait_for(ready.exists)
+    shut_down(first)
+    again = start()
+    said(again, "(saving) was interrupted and is submitted again as job ")
+    wait_for(lambda: runs.read_text() == "x\n" * 2)
+    assert tfm("cancel", "saving").returncode == 0
+    wait_for(lambda: not stored(outputs))
+
+
+def test_what_is_about_to_be_resumed_is_waited_for(start, outputs, tmp_path):
+    """As after a reboot: a controller answers before it has submitted what is stored."""
+    go = tmp_path / "go"
+    first = start()
+    number = submitted("--requeue", *program(go))
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    go.touch()
+    start(env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})  # Which leaves it to us.
+    resuming = begin_resumption()
+    assert resuming is not None
+    with started("wait", number) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(3)
+        assert tfm("submit", "--resume").returncode == 0
+        os.close(resuming)
+        assert waiting.wait(DEADLINE) == 0
 
 
 def test_a_service_tells_what_to_do(start, outputs, tmp_path):

@@ -121,11 +121,23 @@ def test_a_job_starts_after_another_one(tmp_path):
 
 def test_somebody_is_notified_of_the_end(controller, tmp_path, outputs):
     note = tmp_path / "note"
-    command = f"echo $TFM_JOB $TFM_EXIT_CODE $TFM_OUTPUT > {note}.new; mv {note}.new {note}"
+    # The second line has the names of earlier versions.
+    command = (
+        f"(echo $TF_MALLEABLE_JOB $TF_MALLEABLE_JOB_EXIT_CODE $TF_MALLEABLE_JOB_OUTPUT;"
+        f" echo $TFM_JOB $TFM_EXIT_CODE $TFM_OUTPUT) > {note}.new; mv {note}.new {note}"
+    )
     number = submitted("--notify", command, *shell("exit 3"))
     wait_for(note.exists)
     (output,) = outputs.glob("*.log")
-    assert note.read_text().split() == [number, "3", str(output)]
+    assert note.read_text().splitlines() == [f"{number} 3 {output}"] * 2
+
+
+def test_a_program_knows_its_job(controller):
+    tell = shell("echo $TF_MALLEABLE_JOB")
+    number = submitted(*tell)
+    assert tfm("wait", number).returncode == 0
+    assert tfm("logs", number).stdout == f"{number}\n"
+    assert tfm("run", *tell).stdout == f"{int(number) + 1}\n"
 
 
 def test_nobody_is_notified_of_a_job_that_never_was(controller, tmp_path):

@@ -360,3 +360,23 @@ def test_without_an_engine_a_sentence_says_so(tmp_path):
         f"tfm: no container engine answers at unix://{tmp_path}/none.sock"
     )
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_sigterm_ends_a_program_without_a_handler(containers):
+    with containers.controller(*ONE):
+        running = containers.popen("--rm", "--max", "1", script="echo up; exec sleep 600")
+        assert running.stdout is not None
+        assert running.stdout.readline() == "up\n"
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=controllers.DEADLINE)
+        assert running.returncode == 128 + signal.SIGTERM
+
+
+def test_one_that_was_killed_for_lack_of_memory_says_so(containers):
+    with containers.controller(*ONE):
+        done = containers.run("--memory", "64m", script="tail /dev/zero")
+        assert done.returncode != 0
+        (record,) = wait_for(
+            lambda: [each for each in containers.ended(1) if each["cause"] == "out-of-memory"]
+        )
+        assert record["outcome"] == "failed"

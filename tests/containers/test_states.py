@@ -29,6 +29,13 @@ def test_one_that_was(status):
     assert not was_never_started({**FakeEngine().state, "Status": status})
 
 
+@pytest.mark.parametrize("killed", [True, False])
+def test_one_that_was_killed_for_lack_of_memory(killed):
+    engine = FakeEngine()
+    engine.state.update(Status="exited", Running=False, Pid=0, ExitCode=137, OOMKilled=killed)
+    assert found(engine.inspect("c" * 64)).out_of_memory is killed
+
+
 def test_knocking_at_a_socket_where_no_engine_listens_leaves_no_descriptors(tmp_path):
     engine = Engine(f"unix://{tmp_path}/docker.sock")
     # Not even until garbage is collected.

@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.jobs.instruments import Instruments
 
 DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy/grafana/tf_malleable.json").read_text())
@@ -33,7 +35,7 @@ def queries():
 def served():
     """Return the names of all series that a controller has, and their labels."""
     instruments = Instruments()
-    for outcome in ("finished", "failed", "cancelled", "unknown"):
+    for outcome in get_args(Outcome):
         instruments.ended.labels(outcome).inc()
     instruments.energy.labels("lab", "measured").inc()
     instruments.watts.labels("lab").set(1.0)

@@ -262,7 +262,7 @@ def test_an_empty_history_is_an_empty_workload():
     assert only(history()) == Workload("history", ())
 
 
-@pytest.mark.parametrize("outcome", ["failed", "cancelled", "unknown"])
+@pytest.mark.parametrize("outcome", ["failed", "cancelled", "interrupted", "unknown"])
 def test_what_did_not_finish_ends_when_it_ended(outcome):
     record, spans = one(*job(1, "a", LIFE, outcome), **SEEN, exit_code=1)
     workload = only(history((record, spans)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.messages import ContainerInfo
@@ -13,14 +14,13 @@ from tf_malleable.controller.ports import ContainerObserver, Found, Look
 from tf_malleable.model import Cpuset
 
 
-def found(pid: int | None = None, uid: int | None = None) -> Found:
+def found(pid: int | None = None, uid: int | None = None, **more: Any) -> Found:
     """Return a container that runs with this first process, or that was never started."""
     return Found(
         info=ContainerInfo("c" * 64, "training", "image", "cpuset"),
         request=JobRequest("training"),
         uid=os.getuid() if uid is None else uid,
-        state="created" if pid is None else "running",
-        pid=pid,
+        **{"state": "created" if pid is None else "running", "pid": pid, **more},
     )
 
 

@@ -14,10 +14,10 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -25,15 +25,21 @@ import numpy as np
 from tf_malleable.api.routes import ROUTES
 from tf_malleable.api.schema.join import Join
 from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.tier import PathsMessage
+from tf_malleable.api.transport.client import Client
+from tf_malleable.api.transport.connection import Connection
 from tf_malleable.api.transport.http_exchange import HttpSocket
 from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.api.validation import decode_body, decode_json, decode_query
+from tf_malleable.cli.background.stored_job import stored_jobs
 from tf_malleable.cluster.job_spec import SpecError
 from tf_malleable.cluster.job_spec import parse as parse_job
 from tf_malleable.cluster.kube import object_json
-from tf_malleable.cluster.observe import pod_status, training_progress
+from tf_malleable.cluster.observe import node_affinity, pod_status, training_progress
 from tf_malleable.containers import labels
-from tf_malleable.controller.state.exit_file import RecordedExit
+from tf_malleable.controller.quotas.quota_file import read_quotas
+from tf_malleable.controller.state.exit_file import RecordedExit, read_exit
+from tf_malleable.controller.state.history_file import ENDED_JOBS, ENDED_SPANS
 from tf_malleable.controller.state.rows import LIVE, decode
 from tf_malleable.elastic.allreduce.allreduce_step import AllreduceStep
 from tf_malleable.elastic.allreduce.reduction_tree import Node, cover
@@ -45,19 +51,24 @@ from tf_malleable.elastic.membership.coordination import Coordination
 from tf_malleable.elastic.membership.status import WantedNumbers, status
 from tf_malleable.elastic.state import checkpoint, state_messages
 from tf_malleable.elastic.state.checkpoint import CutUp
+from tf_malleable.linux import cpu_claims
 from tf_malleable.linux.cgroups import cgroup
-from tf_malleable.model import Budget, PowerCurve
+from tf_malleable.linux.file_systems import type_of
+from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes.users import user_name
+from tf_malleable.model import Budget, OperationError, PowerCurve
 from tf_malleable.model.cpuset import parse_cpuset
 from tf_malleable.power.curve_file import read_curve
 from tf_malleable.power.ipmi import watts_of
 from tf_malleable.power.meter import MeterError
-from tf_malleable.power.units.broker import Broker
+from tf_malleable.power.units.broker import Broker, read_broker
 from tf_malleable.power.units.event import EventError, budget_of
 from tf_malleable.power.units.organiser import Organiser, shared_out
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.simulate.engine.workload import Assumed
 from tf_malleable.simulate.traces import read_trace
 from tf_malleable.simulate.workloads.plan import read_plan
+from tf_malleable.tier.admin.admin_socket import checked
 from tf_malleable.tier.node_messages import (
     BlocksHeader,
     RecordsAnswer,
@@ -68,6 +79,7 @@ from tf_malleable.tier.node_messages import (
 from tf_malleable.tier.object_names import ObjectTarget, paths_of
 from tf_malleable.tier.protocol import Identity, MapHead, ProtocolError, ReaderMessage
 from tf_malleable.tier.request_signature import Signer
+from tf_malleable.web.relay import Relay
 
 CORPUS: Final = Path(__file__).parents[1] / "fuzz" / "corpus"
 _MEBIBYTE: Final = 1 << 20
@@ -328,9 +340,75 @@ _RECORDS: Final = msgspec.json.Decoder(list[Record])
 
 def _rows(data: bytes) -> None:
     rows = [("1", data.decode("utf-8", "replace")), ("2", data), ("3", None)]
-    good, bad = decode(LIVE, rows, _RECORDS)
-    assert len(good) + len(bad) == len(rows)
-    assert all(one.moving() for one in bad)
+    for decoder in (_RECORDS, ENDED_JOBS, ENDED_SPANS):
+        good, bad = decode(LIVE, rows, cast(Any, decoder))
+        assert len(good) + len(bad) == len(rows)
+        assert all(one.moving() for one in bad)
+
+
+def _jobs(data: bytes) -> None:
+    with _received(data) as connection:
+        place = Path("controller.example")
+        there = Connection(place, timeout=60, largest=_MEBIBYTE, dial=lambda: connection)
+        Client(place, lambda: closing(there)).jobs()
+
+
+def _page(data: bytes) -> None:
+    """Read lines of a controller, and greet a viewer after each."""
+    relay = Relay(cast(Any, None), "controller.example")
+    for line in data.split(b"\n")[:8]:
+        # The relay says what is wrong, and connects again.
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            relay.hear(line)
+        assert relay.open().waiting.qsize()
+
+
+def _exit(data: bytes) -> None:
+    with _file(data, "job.exit") as path:
+        found = read_exit(path.with_suffix(".log"), user_name(os.geteuid()))
+    assert found is None or RecordedExit.parse(found.encode(), found.at) == found
+
+
+def _stored(data: bytes) -> None:
+    """Read the file of a job; FOLDER in it stands for the folder of the output."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "job.job").write_bytes(data.replace(b"FOLDER", os.fsencode(folder)))
+        found, bad = stored_jobs(folder)
+    assert len(found) + len(bad) == 1
+    for job in found:
+        job.title.encode()
+        assert job.run_options(()).command
+        again = job.next_attempt()
+        assert again is None or not again.started
+
+
+def _quotas(data: bytes) -> None:
+    with _file(data, "quotas") as path:
+        read_quotas(path)
+
+
+def _claim(data: bytes) -> None:
+    found = cpu_claims.parsed(data, os.geteuid())
+    assert found is None or found.socket.isprintable()
+
+
+def _process_name(data: bytes) -> None:
+    """Read the stat file of a process with this name, of which the kernel escapes nothing."""
+    with _file(b"7 (" + data[:64] + b") S 1 " + b"2 " * 49, "stat") as path:
+        found = procfs.stat_in(str(path))
+    assert found is not None
+    assert (found.parent, found.state, found.start) == (1, "S", 2)
+
+
+def _mount_point(data: bytes) -> None:
+    """Read the list of file systems with one at this point, as the kernel escapes it."""
+    place = b"/" + data.replace(b"\0", b"/").strip(b"/")
+    escaped = place
+    for byte in (0x5C, 0x20, 0x09, 0x0A):
+        escaped = escaped.replace(bytes([byte]), b"\\%03o" % byte)
+    table = b"1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / " + escaped + b" rw - nfs4 server:/ rw\n"
+    assert type_of(os.fsdecode(place), os.fsdecode(table)) == "nfs4"
 
 
 def _labels(data: bytes) -> None:
@@ -366,6 +444,11 @@ def _unit(data: bytes) -> None:
 _GOOD_UNIT: Final = b'{"state":"alive","session":"1","cpus":4,"curve":[[0,10],[1,100]]}'
 
 
+def _broker(data: bytes) -> None:
+    with _file(data, "broker.json") as path:
+        assert read_broker(path).host
+
+
 def _curve(data: bytes) -> None:
     with _file(data, "power.json") as path:
         assert isinstance(read_curve(path), PowerCurve)
@@ -382,6 +465,14 @@ def _job(data: bytes) -> None:
     metadata = {"uid": "1", "name": "job", "namespace": "default"}
     spec = _object(data)
     parse_job({"metadata": metadata, "spec": spec if isinstance(spec, dict) else {}})
+
+
+def _pod(data: bytes) -> None:
+    pod = _object(data)
+    pod_status.see(pod)
+    if not node_affinity.has_ended(pod):
+        node_affinity.requests(pod)
+        node_affinity.limits(pod)
 
 
 def _trace(kind: str) -> Callable[[bytes], object]:
@@ -408,6 +499,8 @@ PARSERS: Final = {
     "checkpoint": Parser(_checkpoint, (MeshError,)),
     "container-labels": Parser(_labels, (Refusal, ValueError)),
     "coordinator-status": Parser(_status, (*_STREAM, MeshError, *_SEEN), False),
+    "controller-jobs": Parser(_jobs, (OperationError, ValueError)),
+    "cpu-claim": Parser(_claim, ()),
     "cpu-list": Parser(lambda data: parse_cpuset(data.decode("utf-8", "surrogateescape"))),
     "elastic-control": Parser(_coordination, (*_STREAM, MeshError), False),
     "elastic-frames": Parser(_frames, (LinkError, MeshError), most=_RESERVED),
@@ -416,7 +509,7 @@ PARSERS: Final = {
     "elastic-messages": Parser(_elastic_message, (*_STREAM, MeshError)),
     "elastic-state": Parser(_state, (*_STREAM, MeshError, ValueError), most=_RESERVED),
     "elastic-vector": Parser(_vector, (*_STREAM, MeshError), most=_RESERVED),
-    "exit-file": Parser(lambda data: RecordedExit.parse(data.decode("ascii"), 0.0)),
+    "exit-file": Parser(_exit, ()),
     "http-answers": Parser(_answers, (OSError,)),
     "http-bodies": Parser(_bodies, (Refusal,)),
     "http-lines": Parser(_lines, (OSError,)),
@@ -425,18 +518,25 @@ PARSERS: Final = {
     "join-variable": Parser(lambda data: Join.decode(data.decode("utf-8", "surrogateescape"))),
     "kubernetes-objects": Parser(_object),
     "malleable-job": Parser(_job, (SpecError, ValueError)),
+    "mount-point": Parser(_mount_point, ()),
+    "mqtt-broker": Parser(_broker),
     "mqtt-budget": Parser(_budget, (EventError,)),
     "mqtt-unit": Parser(_unit, ()),
-    "pod": Parser(lambda data: pod_status.see(_object(data)), _SEEN, False),
+    "page-lines": Parser(_page, ()),
+    "pod": Parser(_pod, _SEEN, False),
     "power-curve": Parser(_curve),
+    "process-name": Parser(_process_name, ()),
+    "quota-file": Parser(_quotas),
     "s3-target": Parser(_target),
     "s3-url": Parser(_url),
     "state-rows": Parser(_rows, ()),
+    "stored-job": Parser(_stored, ()),
     "tier-blocks-header": Parser(lambda data: decode_json(data, BlocksHeader)),
     "tier-identity": Parser(_identity, (ProtocolError,)),
     "tier-key": Parser(_key),
     "tier-map": Parser(_map, (ProtocolError,)),
     "tier-message": Parser(_message, (ProtocolError,)),
+    "tier-paths": Parser(lambda data: checked(decode_json(data, PathsMessage))),
     "tier-records": Parser(lambda data: decode_json(data, RecordsMessage)),
     "tier-records-answer": Parser(lambda data: decode_json(data, RecordsAnswer)),
     "tier-signature": Parser(_signature),

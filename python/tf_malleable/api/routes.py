@@ -196,6 +196,25 @@ ROUTES = (
         body=requests.ByHand,
         kept=True,
     ),
+    Route(
+        "schedule",
+        "POST",
+        f"{_JOB}/schedule",
+        "Limit a job inside a time window; outside of it, its other limits hold.",
+        {200: messages.JobStatus},
+        refusals=(403, 404, 409),
+        body=requests.LimitsBetween,
+        kept=True,
+    ),
+    Route(
+        "unschedule",
+        "DELETE",
+        f"{_JOB}/schedule",
+        "Forget all time windows of a job's limits.",
+        {200: messages.JobStatus},
+        refusals=(403, 404),
+        kept=True,
+    ),
     *(
         Route(
             name,

@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from tf_malleable.api.schema.job_names import array_base
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model.errors import OperationError
 from tf_malleable.model.units import printable
+
+if TYPE_CHECKING:
+    from tf_malleable.api.schema.history import JobRecord
+    from tf_malleable.api.schema.messages import JobStatus
 
 # The variable that click's scripts set, derived from the program's name.
 _VARIABLE = "_TFM_COMPLETE"
@@ -37,7 +45,8 @@ def complete_known_jobs(
     return _complete(context, incomplete, ended=_ENDED)
 
 
-def _complete(context: click.Context, incomplete: str, ended: int) -> list[CompletionItem]:
+def _known(context: click.Context, ended: int) -> Sequence[JobStatus | JobRecord]:
+    """Return the live jobs, and these many ended ones; none without a controller on this host."""
     from tf_malleable.api.schema.history import History
     from tf_malleable.api.transport.address import default_socket
     from tf_malleable.api.transport.client import Client
@@ -48,12 +57,14 @@ def _complete(context: click.Context, incomplete: str, ended: int) -> list[Compl
     if not isinstance(client, Client):
         client = Client(default_socket())
     try:
-        jobs = [(job.id, job.name) for job in client.jobs()]
-        if ended:
-            past = client.get(f"/v1/history?limit={ended}", History).jobs
-            jobs += [(job.id, job.name) for job in past]
+        past = client.get(f"/v1/history?limit={ended}", History).jobs if ended else []
+        return [*client.jobs(), *past]
     except OperationError:
         return []
+
+
+def _complete(context: click.Context, incomplete: str, ended: int) -> list[CompletionItem]:
+    jobs = [(job.id, job.name) for job in _known(context, ended)]
     ids = [(number, printable(name)) for number, name in jobs]
     arrays = {base: f"array {base}" for _, name in jobs if (base := array_base(name))}
     named = {name: f"job {number}" for number, name in jobs}
@@ -62,6 +73,22 @@ def _complete(context: click.Context, incomplete: str, ended: int) -> list[Compl
         CompletionItem(text, help=about)
         for text, about in ids + names
         if text.startswith(incomplete)
+    ]
+
+
+def complete_groups(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the groups of the user's live and last ended jobs that begin with `incomplete`.
+
+    The list is empty without a controller on this host.
+    """
+    user = user_name(os.getuid())
+    groups = {each.group for each in _known(context, _ENDED) if each.user == user and each.group}
+    return [
+        CompletionItem(group)
+        for group in sorted(groups)
+        if _WORD.fullmatch(group) and group.startswith(incomplete)
     ]
 
 

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from tf_malleable.api.schema.history import History, JobRecord
 from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.client import Client
+from tf_malleable.controller.state.exit_file import read_exit
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 
 # Number of jobs searched first, as most requests are about recent jobs; and maximum number.
@@ -58,17 +62,29 @@ def last_array(client: Client, base: str, live: Sequence[JobStatus]) -> list[str
     return list(chosen.values())
 
 
-def no_such_job(job: str) -> OperationError:
-    """Return the error for an id or name that no live or ended job has."""
-    return OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+def no_such_job(job: str, *, several: bool = False) -> OperationError:
+    """Return the error for an id or name that no live or ended job has.
+
+    Args:
+        job: What was taken for an id or a name.
+        several: Whether the command takes several jobs, and --all.
+    """
+    hint = (
+        "use --all for all live jobs"
+        if several and job == "all"
+        else "'tfm jobs' and 'tfm history' list them"
+    )
+    return OperationError(f"there is no job {job!r}; {hint}")
 
 
-def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
+def unended(client: Client, jobs: Sequence[str], *, or_failed: bool = False) -> tuple[str, ...]:
     """Return the ids of those of these jobs that are live; the others must have ended.
 
     Args:
         client: Client of the controller.
         jobs: Ids or names of the jobs; the name of an array is for all of its jobs.
+        or_failed: Whether to return those, too, that have ended, but not succeeded. Of a job with
+            --retries, the last attempt counts.
 
     Raises:
         OperationError: One of the jobs does not exist, or several live jobs have the same name.
@@ -80,9 +96,52 @@ def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
             found.append(client.find(job, live).id)
         elif array := [each.id for each in live if array_base(each.name) == job]:
             found += array
-        elif find_ended(client, job) is None and not last_array(client, job, live):
+            if or_failed:
+                found += _not_succeeded(client, last_array(client, job, live), live)
+        elif ended := find_ended(client, job):
+            found += _not_succeeded(client, [ended.id], live) if or_failed else ()
+        elif array := last_array(client, job, live):
+            found += _not_succeeded(client, array, live) if or_failed else ()
+        else:
             raise no_such_job(job)
     return tuple(dict.fromkeys(found))
+
+
+def _not_succeeded(client: Client, jobs: Sequence[str], live: Sequence[JobStatus]) -> list[str]:
+    """Return the ids of the jobs that have not succeeded, each as its last attempt so far."""
+    found = []
+    for job in jobs:
+        if (record := find_ended(client, job)) is None:
+            continue  # It is live.
+        again = [each.id for each in live if each.output == record.output is not None]
+        record = last_attempt(client, record)
+        found += again or ([] if _has_succeeded(record) else [record.id])
+    return found
+
+
+def _has_succeeded(job: JobRecord) -> bool:
+    if job.outcome == "unknown" and job.output is not None:
+        recorded = read_exit(Path(job.output), job.user)
+        return recorded is not None and recorded.code == 0
+    return job.outcome == "finished"
+
+
+def ended_of_group(client: Client, group: str) -> list[JobRecord]:
+    """Return the ended jobs of a group of the calling user, in order of arrival.
+
+    Only the last 10,000 ended jobs are searched.
+
+    Raises:
+        OperationError: No controller answers, or the controller refuses.
+    """
+    user = user_name(os.getuid())
+    jobs = client.get(f"/v1/history?limit={_MANY}", History).jobs
+    return [each for each in jobs if (each.group, each.user) == (group, user)]
+
+
+def no_such_group(group: str) -> OperationError:
+    """Return the error for a group without jobs."""
+    return OperationError(f"no job of yours is in a group {group!r}; tfm show names a job's group")
 
 
 def last_attempt(client: Client, job: JobRecord) -> JobRecord:

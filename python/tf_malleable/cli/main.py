@@ -8,12 +8,19 @@ program that it starts, and must not wait for libraries that print tables.
 from __future__ import annotations
 
 import importlib
+import sys
 from difflib import get_close_matches
 from typing import Final
 
 import click
 
-from tf_malleable.cli.command_modules import ALIASES, MODULES, SECTIONS
+from tf_malleable.cli.command_modules import (
+    ALIASES,
+    MODULES,
+    OPTION_SUGGESTIONS,
+    SECTIONS,
+    SUGGESTIONS,
+)
 from tf_malleable.cli.messages import INTERRUPTED, report, say
 from tf_malleable.cli.settings import Settings
 from tf_malleable.linux import standard_error
@@ -61,13 +68,23 @@ class _Lazy(click.Group):
 
 
 def _no_such_command(name: str) -> str:
+    if name in SUGGESTIONS:
+        return f"No such command {name!r}. Use {SUGGESTIONS[name]}."
     similar = get_close_matches(name, [*MODULES, *ALIASES], n=1)
-    meant = f" Did you mean {similar[0]!r}?" if similar else ""
-    return f"No such command {name!r}.{meant}"
+    meant = f"Did you mean {similar[0]!r}?" if similar else "tfm --help lists the commands."
+    return f"No such command {name!r}. {meant}"
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    command = error.ctx and error.ctx.command.name
+    instead = OPTION_SUGGESTIONS.get(error.option_name) if command in ("run", "submit") else None
+    if instead is None:
+        return error.format_message()
+    return f"No such option {error.option_name!r}. Use {instead}."
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tfm")
+@click.version_option(__version__, "-V", "--version", prog_name="tfm")
 def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs.
 
@@ -76,16 +93,25 @@ def tfm() -> None:
     """
 
 
+def _arguments() -> list[str]:
+    """Return the command line, with `help COMMAND` as `COMMAND --help`."""
+    words = sys.argv[1:]
+    return [*words[1:], "--help"] if words[:1] == ["help"] else words
+
+
 def main() -> int:
     """Run the command line and return its exit code.
 
     Errors are one line on stderr: exit code 2 for bad input, 1 for operations that failed.
     """
     try:
-        code = tfm.main(standalone_mode=False)
+        code = tfm.main(_arguments(), standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         standard_error.say(error.format_message())
         return 2
+    except click.NoSuchOption as error:
+        say(_no_such_option(error))
+        return error.exit_code
     except click.ClickException as error:
         say(error.format_message())
         return error.exit_code

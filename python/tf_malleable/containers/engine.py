@@ -294,6 +294,7 @@ def found(attributes: Mapping[str, Any]) -> Found:
         state=status,
         pid=state["Pid"] if status == "running" else None,
         exit_code=state["ExitCode"] if status == "ended" else None,
+        out_of_memory=status == "ended" and state.get("OOMKilled") is True,
     )
 
 

@@ -31,11 +31,17 @@ from tf_malleable.controller.jobs.gpus import parse_gpus
 from tf_malleable.controller.jobs.provision import HostMemory, Provision
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.processes.machine_watch import MachineWatch
+from tf_malleable.controller.processes.others_limit import (
+    OthersLimit,
+    lift_left_over,
+    parse_slice,
+)
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.log_file import LogFile, LogFileError
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
+from tf_malleable.linux.cgroups.slice_limit import SliceError
 from tf_malleable.linux.cpu_claims import Claim, ClaimError
 from tf_malleable.linux.processes.priority import raise_priority
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
@@ -72,6 +78,9 @@ class Options:
         log: File to log to once the controller listens, of limited size; None for stderr.
         ready: Descriptor to which a line is written once the controller listens; None for none.
         idle_end: Seconds without jobs and requests after which the controller ends; None for never.
+        slice: Limit of processes that are no jobs, ``"others=N"``: login users may use N CPUs, and
+            jobs the rest; None for no limit.
+        slice_root: Path below the cgroups' mount points at which user.slice is, for tests.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and policy changes; 2 also
             requests.
     """
@@ -90,6 +99,8 @@ class Options:
     log: Path | None = None
     ready: int | None = None
     idle_end: float | None = None
+    slice: str | None = None
+    slice_root: str | None = None
     verbosity: int = 0
 
 
@@ -124,6 +135,7 @@ def run(
     topology.machine(wanted)  # Refuses CPUs that we may not use.
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
+    others = None if options.slice is None else parse_slice(options.slice)
     group = None if options.group is None else _group_id(options.group)
     parts = ServiceParts(
         quotas=default_quotas() if options.quotas is None else read_quotas(options.quotas),
@@ -143,6 +155,12 @@ def run(
                 stack.callback(metrics.close)
             store = Store(options.state or default_state(), keep_spans=options.keep)
             stack.callback(store.close)
+            lift_left_over(store)
+            if others is not None:
+                limit = OthersLimit(others, wanted, store, options.slice_root)
+                stack.callback(limit.close)
+                wanted = limit.cpus
+                parts = replace(parts, exempt=limit.exempt)
             raise_priority()
             watch = MachineWatch(wanted)
             claim = Claim(watch.machine().cpuset, str(listener.path))
@@ -166,7 +184,14 @@ def run(
                 return service
 
             asyncio.run(_serve(started, watch, listener, claim, metrics, log, options.ready))
-        except (_StartError, ListenError, StoreError, ClaimError, LogFileError) as error:
+        except (
+            _StartError,
+            ListenError,
+            StoreError,
+            ClaimError,
+            LogFileError,
+            SliceError,
+        ) as error:
             say(f"tfm controller: {error}")
             return 1
     return 0

@@ -34,6 +34,8 @@ class Found:
         state: ``"created"`` if it was never started; a frozen container is ``"running"``.
         pid: Pid of the first process in the host's PID namespace; None unless running.
         exit_code: Exit code as in a shell; None unless the container has ended.
+        out_of_memory: True if the kernel has killed a process of it for lack of memory, according
+            to the engine, which knows that when the container has ended.
     """
 
     info: ContainerInfo
@@ -42,6 +44,7 @@ class Found:
     state: ContainerState
     pid: int | None = None
     exit_code: int | None = None
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True)

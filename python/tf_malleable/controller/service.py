@@ -8,7 +8,7 @@ carried out raises a Refusal and changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from tf_malleable.api.schema.grant_line import GrantLine
@@ -26,6 +26,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.requests import (
     Acknowledgement,
     JobChange,
+    LimitsBetween,
     PreviewQuery,
     Progress,
     Submission,
@@ -42,7 +43,7 @@ from tf_malleable.controller.requests.callers import Callers, Sight
 from tf_malleable.controller.requests.container_jobs import ContainerJobs
 from tf_malleable.controller.requests.encoded_jobs import EncodedJobs
 from tf_malleable.controller.requests.history_requests import Histories
-from tf_malleable.controller.requests.job_changes import changed, check_cores
+from tf_malleable.controller.requests.job_changes import changed, check_cores, with_window
 from tf_malleable.controller.requests.job_feed import Feed
 from tf_malleable.controller.requests.what_if import Foresight
 from tf_malleable.controller.scheduler.admission import Admission
@@ -51,11 +52,12 @@ from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.linux.processes.users import user_name
-from tf_malleable.model import Budget, Machine
+from tf_malleable.model import Budget, Machine, ProcessId
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.model.units import quoted
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.limit_schedule import outside_of_windows
 
 _PROTOCOL = 1
 
@@ -72,6 +74,8 @@ class ServiceParts:
         safe: Power budget while there is no other; None for no limit.
         log: File that a controller in the background logs to; None for one in the foreground.
         idle_end: Seconds without jobs and requests after which the controller ends; None for never.
+        exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
+            if these are not limited.
     """
 
     containers: Containers | None = None
@@ -81,6 +85,7 @@ class ServiceParts:
     safe: Budget | None = None
     log: str | None = None
     idle_end: float | None = None
+    exempt: Callable[[ProcessId], None] | None = None
 
 
 class Service:
@@ -117,6 +122,7 @@ class Service:
         containers, quotas, provision = parts.containers, parts.quotas, parts.provision
         self._reactor = Reactor(machine, policy, store, containers, quotas, provision)
         self._roster = self._reactor.roster
+        self._roster.exempt = parts.exempt
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
         self._foresight = Foresight(self._reactor)
@@ -288,7 +294,7 @@ class Service:
         """Set a job's number of cores by hand; None returns it to the policy."""
         live = self._find_own(peer, job)
         check_cores(self._reactor, self._quota_check, live, cores)
-        return self._amended(live, replace(live.record, by_hand=cores))
+        return self._amended(live, replace(outside_of_windows(live.record), by_hand=cores))
 
     def preview(self, peer: Peer, job: str, query: PreviewQuery) -> Preview:
         """Return the jobs whose number of cores would change if a person changed a job."""
@@ -309,7 +315,22 @@ class Service:
     def change(self, peer: Peer, job: str, change: JobChange) -> JobStatus:
         """Change what a job asks for."""
         live = self._find_own(peer, job)
-        return self._amended(live, changed(live.record, change, len(self._reactor.machine.cpus)))
+        usual, cpus = outside_of_windows(live.record), len(self._reactor.machine.cpus)
+        return self._amended(live, changed(usual, change, cpus))
+
+    def schedule(self, peer: Peer, job: str, asked: LimitsBetween) -> JobStatus:
+        """Limit a job inside a time window; outside of it, its other limits hold."""
+        live = self._find_own(peer, job)
+        usual, cpus = outside_of_windows(live.record), len(self._reactor.machine.cpus)
+        record = with_window(usual, asked, cpus)
+        if asked.cores is not None:
+            self._quota_check.by_hand(usual, asked.cores)
+        return self._amended(live, record)
+
+    def unschedule(self, peer: Peer, job: str) -> JobStatus:
+        """Forget all time windows of a job's limits."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(outside_of_windows(live.record), schedule=()))
 
     def pause(self, peer: Peer, job: str) -> JobStatus:
         """Take a job's cores away until it is resumed."""

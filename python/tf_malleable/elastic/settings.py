@@ -62,8 +62,9 @@ class MeshSettings:
         patience_seconds: How long to look for a coordinator at the start.
         alone_seconds: Time without a coordinator, having lost others, after which it trains on
             alone.
-        leave_seconds: Time without a coordinator after which it leaves if told to; well before
-            the 10 s after which a controller kills.
+        leave_seconds: Time without a coordinator after which it leaves if told to, between two
+            steps; after twice that also within a step. That is before the 10 s after which a
+            controller kills.
         shards: Number of shards of each batch if this process trains alone; otherwise the
             coordinator decides.
         seed: As in TrainingSettings; None for one derived from the secret, if there is one.

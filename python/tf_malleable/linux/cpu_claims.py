@@ -237,7 +237,7 @@ def _read(folder: int, name: str) -> Claimed | None:
             return None
         content = os.pread(file, _LONGEST, 0)
         if _is_locked(file):
-            return _parsed(content, about.st_uid)
+            return parsed(content, about.st_uid)
         # A controller locks its file before it writes to it: this one was left behind.
         if content and os.geteuid() in (0, about.st_uid):
             os.unlink(name, dir_fd=folder)
@@ -270,8 +270,8 @@ def _text(cpus: Cpuset, socket: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 
-def _parsed(content: bytes, uid: int) -> Claimed | None:
-    """Parse a claim; return None if its process has ended or the content is malformed."""
+def parsed(content: bytes, uid: int) -> Claimed | None:
+    """Parse a claim of a user; return None if its process has ended or the content is malformed."""
     text = content.decode(errors="replace")
     fields = {key: value for key, _, value in map(_split, text.splitlines())}
     try:

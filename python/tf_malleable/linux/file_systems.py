@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Final
+
+from tf_malleable.linux import files
 
 _OF_SERVERS: Final = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "afs", "beegfs")
 
@@ -17,9 +19,10 @@ def type_of(path: str, mountinfo: str) -> str:
         mountinfo: Text of /proc/self/mountinfo, in the format of proc_pid_mountinfo(5).
     """
     best, found = -1, ""
-    for line in mountinfo.splitlines():
+    # Users choose the names of their mount points, in which other characters may end a line.
+    for line in filter(None, mountinfo.split("\n")):
         fields, _, after = line.partition(" - ")
-        point = fields.split(" ")[4].encode().decode("unicode_escape")
+        point = files.unescaped(fields.split(" ")[4])
         is_above = path == point or path.startswith(point.rstrip("/") + "/")
         # Of mounts at the same point, the last one covers the others.
         if is_above and len(point) >= best:
@@ -27,7 +30,11 @@ def type_of(path: str, mountinfo: str) -> str:
     return found
 
 
+def mount_table() -> str:
+    """Return the text of /proc/self/mountinfo; bytes that are not UTF-8 as in paths."""
+    return os.fsdecode(files.read_whole("/proc/self/mountinfo"))
+
+
 def is_on_file_server(path: str) -> bool:
     """Return whether a file server may change files below a path without the kernel's knowledge."""
-    mountinfo = Path("/proc/self/mountinfo").read_text(errors="replace")
-    return type_of(path, mountinfo) in _OF_SERVERS
+    return type_of(path, mount_table()) in _OF_SERVERS

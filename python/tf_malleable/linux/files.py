@@ -55,3 +55,10 @@ def read_text(path: str, most: int = _MOST) -> str:
         OSError: See read().
     """
     return read(path, most).decode(errors="replace")
+
+
+def unescaped(path: str) -> str:
+    """Return a path from mountinfo as it is, with the characters that the kernel escapes."""
+    import re  # `tfm run` reads no such path, and must start fast.
+
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), path)

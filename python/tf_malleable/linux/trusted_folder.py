@@ -35,6 +35,7 @@ from typing import Final
 from tf_malleable.linux.processes.users import is_foreign, is_private_group, user_name
 
 _STEP: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A pipe is opened without waiting for another process.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -102,10 +103,21 @@ class TrustedFolder:
         Raises:
             OSError: The folder cannot be read.
         """
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(".", flags, dir_fd=self.descriptor)
+        descriptor = os.open(".", _FOLDER, dir_fd=self.descriptor)
         try:
             return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync(self) -> None:
+        """Wait until the disk has the names of what is in the folder.
+
+        Raises:
+            OSError: The folder cannot be read, or the disk has an error.
+        """
+        descriptor = os.open(".", _FOLDER, dir_fd=self.descriptor)
+        try:
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

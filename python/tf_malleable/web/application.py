@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -24,7 +25,9 @@ from yarl import URL
 
 from tf_malleable.api.transport.connection import check_server
 from tf_malleable.api.transport.http_server import completed
+from tf_malleable.linux.output_file import last_lines
 from tf_malleable.linux.processes.users import user_name
+from tf_malleable.model import OperationError
 from tf_malleable.web.access import PROTOCOL, Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
@@ -48,6 +51,10 @@ _ANSWER_SECONDS: Final = 30.0
 # Maximum time a viewer may take for a message once its socket is full.
 _SLOW_SECONDS: Final = 5.0
 _PING_SECONDS: Final = 30.0
+_LOG_LINES: Final = 200
+_LOG_BYTES: Final = 64 * 1024
+# Ended jobs among which one is searched, first and then.
+_SEARCHED: Final = (100, 10_000)
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NO_STORE: Final = {"Cache-Control": "no-store"}
@@ -135,6 +142,7 @@ def web_application(controller: str, access: Access) -> web.Application:
     app.router.add_get("/static/{path:.+}", static)
     app.router.add_get("/about", about)
     app.router.add_get("/stream", stream)
+    app.router.add_get(r"/log/{id:\d+}", _logs(upstream, controller))
     for method, path in PASSED_ON:
         app.router.add_route(method, path, passed_on)
     return app
@@ -193,6 +201,73 @@ async def _passed_on(
         if isinstance(error, OSError) and error.errno == errno.EACCES:
             return _problem(502, f"cannot use the controller at {controller} ({error.strerror})")
         return _problem(502, f"no controller answers at {controller}; start one: tfm controller")
+
+
+class _Job(msgspec.Struct):
+    """A live or ended job; the controller tells only its user of its output."""
+
+    id: str
+    user: str
+    output: str | None = None
+
+
+class _History(msgspec.Struct):
+    jobs: list[_Job]
+
+
+def _logs(upstream: web.AppKey[aiohttp.ClientSession], controller: str) -> _Handler:
+    async def log(request: web.Request) -> web.StreamResponse:
+        return await _log(request, request.app[upstream], controller)
+
+    return log
+
+
+async def _log(
+    request: web.Request, session: aiohttp.ClientSession, controller: str
+) -> web.Response:
+    """Return the last lines of a job's output, as tfm logs would print them."""
+    number = request.match_info["id"]
+    try:
+        job = await _find(session, number)
+    except asyncio.TimeoutError:
+        return _problem(504, f"the controller at {controller} does not answer")
+    except (aiohttp.ClientError, OSError, msgspec.MsgspecError):
+        return _problem(502, f"no controller answers at {controller}")
+    if job is None:
+        return _problem(404, f"there is no job {number}")
+    if job.output is None:
+        return _problem(
+            404,
+            f"no output is known of job {number}: only that of your own jobs, started by tfm"
+            " submit",
+        )
+    try:
+        # A file system may be slow.
+        text = await asyncio.to_thread(
+            last_lines, Path(job.output), job.user, _LOG_LINES, _LOG_BYTES
+        )
+    except OperationError as error:
+        return _problem(404, str(error))
+    return _json({"output": job.output, "text": text})
+
+
+async def _find(session: aiohttp.ClientSession, number: str) -> _Job | None:
+    """Return the live or ended job with this id; None if there is none."""
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    url = f"http://controller/v1/jobs/{number}"
+    async with session.get(url, timeout=timeout) as answer:
+        if answer.status == 200:
+            return msgspec.json.decode(await answer.read(), type=_Job)
+    for limit in _SEARCHED:
+        url = f"http://controller/v1/history?limit={limit}"
+        async with session.get(url, timeout=timeout) as answer:
+            answer.raise_for_status()
+            jobs = msgspec.json.decode(await answer.read(), type=_History).jobs
+        if found := next((job for job in jobs if job.id == number), None):
+            return found
+        if len(jobs) < limit:
+            break
+    return None
 
 
 async def _stream(request: web.Request, relay: Relay) -> web.StreamResponse:

@@ -164,14 +164,22 @@ class Relay:
                 *lines, rest = chunk.split(b"\n")
                 for line in lines:
                     pending += line
-                    self._hear(bytes(pending))
+                    self.hear(bytes(pending))
                     pending.clear()
                 pending += rest
                 if len(pending) > _LONGEST_LINE:
                     raise ValueError("a line has no end")
 
-    def _hear(self, text: bytes) -> None:
+    def hear(self, text: bytes) -> None:
+        """Note a line of the stream, and pass it on.
+
+        Raises:
+            msgspec.MsgspecError, ValueError, RecursionError: It is no line of a controller.
+        """
+        # First what may fail, as each new viewer is sent what is kept.
+        shown = text.decode()
         line = msgspec.json.decode(text, type=_Line)
+        jobs = {msgspec.json.decode(job, type=_Named).id: _kept(job) for job in line.jobs}
         if bytes(line.info) != _NULL:
             self._info = _kept(line.info)
         if bytes(line.power) != _NULL:
@@ -179,8 +187,8 @@ class Relay:
         if line.whole:
             self._jobs.clear()
             self._series.forget()
+        self._jobs |= jobs
         for job in line.jobs:
-            self._jobs[msgspec.json.decode(job, type=_Named).id] = _kept(job)
             self._series.note(job)
         for gone in line.gone:
             self._jobs.pop(gone, None)
@@ -190,7 +198,7 @@ class Relay:
             self._broadcast(_text({"gap": self._gaps[-1]}))
         self._at, self._ended = line.at, line.ended
         self._down = self._down_since = None
-        self._broadcast(text.decode())
+        self._broadcast(shown)
         sample = self._series.sample(line.at)
         if sample is not None:
             self._broadcast(_sample(sample))

@@ -4,9 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import closing
 
+import pytest
+
+from tests.support.deadline import DEADLINE
 from tests.support.fake_containers import FakeContainers, found
 from tests.support.service import ME, host, refused
+from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import pidfds
 from tf_malleable.linux.processes.peer_credentials import Peer
 
@@ -70,3 +77,39 @@ def test_somebody_else_s_container_is_not_made_a_job(state):
                 await here.service.take(other, "training")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("out_of_memory", "cause"), [(True, "out-of-memory"), (False, "signal 9")])
+def test_the_engine_knows_which_one_was_killed_for_lack_of_memory(state, out_of_memory, cause):
+    async def scenario():
+        engine = FakeContainers()
+        async with host(state, containers=engine) as here:
+            program = here.program()
+            engine.observer.seen(found(program.pid))
+            os.kill(program.pid, signal.SIGKILL)
+            # The kernel reports the end first, and the cores do not wait for the engine.
+            await here.until(lambda: not here.service.jobs())
+            engine.observer.seen(found(state="ended", exit_code=137, out_of_memory=out_of_memory))
+            (ended,) = here.service.history(10, False).jobs
+            assert (ended.outcome, ended.exit_code, ended.cause) == ("failed", 137, cause)
+        with closing(Store(state)) as store:
+            (ended,) = store.history(10)[0]
+            assert ended.cause == cause
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))
+
+
+def test_one_killed_for_lack_of_memory_while_no_controller_ran_is_known_as_that(state):
+    async def scenario():
+        engine = FakeContainers()
+        async with host(state, containers=engine) as here:
+            program = here.program()
+            engine.observer.seen(found(program.pid))
+        program.end()
+        engine = FakeContainers()
+        async with host(state, containers=engine) as here:
+            engine.observer.seen(found(state="ended", exit_code=137, out_of_memory=True))
+            (ended,) = here.service.history(10, False).jobs
+            assert (ended.outcome, ended.cause) == ("failed", "out-of-memory")
+
+    asyncio.run(asyncio.wait_for(scenario(), DEADLINE))

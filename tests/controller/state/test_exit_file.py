@@ -15,10 +15,10 @@ from tf_malleable.controller.state import exit_file as module
 from tf_malleable.controller.state.exit_file import (
     RecordedExit,
     exit_file,
-    open_output,
     read_exit,
     recorded_exits,
 )
+from tf_malleable.linux.output_file import open_output
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 

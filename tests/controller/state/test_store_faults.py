@@ -32,9 +32,10 @@ def path(tmp_path):
 
 
 def start(mode: str, path: Path) -> subprocess.Popen[str]:
+    inherited = filter(None, [os.environ.get("PYTHONPATH")])
     return subprocess.Popen(
         [sys.executable, "-m", store_writer.__name__, mode, str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *inherited))},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -86,6 +87,51 @@ def test_killed_at_any_instant_it_holds_what_was_flushed(path):
         store.flush()
         store.close()
     assert len({*numbers, *ours}) == len(numbers) + len(ours)
+
+
+def test_killed_it_goes_on_with_the_next_number(path):
+    expected = 1
+    for _ in range(3):
+        writer = start("write", path)
+        assert writer.stdout is not None
+        taken = [int(json.loads(writer.stdout.readline())[1]) for _ in range(20)]
+        assert taken == list(range(expected, expected + 20))
+        writer.kill()
+        rest = [json.loads(line)[1] for line in writer.stdout if line.endswith("\n")]
+        writer.wait(DEADLINE)
+        last = int(rest[-1]) if rest else taken[-1]
+        store = Store(path)
+        number = int(store.next_id())
+        store.close()
+        # One more may have been taken than it could tell us of.
+        assert number in (last + 1, last + 2)
+        expected = number + 1
+
+
+@pytest.mark.parametrize("damage", ["boot", "stale", "nonsense", "deleted"])
+def test_a_number_that_may_be_wrong_is_not_believed(path, damage):
+    counter = path.with_name(f"{path.name}-next")
+    writer = start("write", path)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    writer.kill()
+    numbers = [int(json.loads(line)[1]) for line in writer.stdout if line.endswith("\n")]
+    writer.wait(DEADLINE)
+    boot, number, reserved = counter.read_text().split()
+    if damage == "boot":
+        counter.write_text(f"{boot[::-1]} {number} {reserved}\n")
+    elif damage == "stale":
+        counter.write_text(f"{boot} {int(number) - 50} {int(reserved) - 50}\n")
+    elif damage == "nonsense":
+        counter.write_text("\0" * 80)
+    else:
+        counter.unlink()
+    store = Store(path)
+    found = int(store.next_id())
+    store.close()
+    assert found > max([*numbers, int(number) - 1])
+    assert found <= int(number) + 100
+    assert not counter.exists()
 
 
 def test_a_full_disk_delays_only_what_is_written(path):

@@ -312,3 +312,111 @@ def test_on_a_narrow_screen_nothing_sticks_out(page, jobs):
     page.set_viewport_size({"width": 375, "height": 700})
     page.locator("#jobs tr", has_text="first").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_the_timeline_has_names(crowd, page, jobs):
+    jobs("resnet-50 on all of the data")
+    name = page.locator("#gantt text.row", has_text="resnet-50")
+    name.wait_for()
+    assert name.locator("tspan").text_content() == "resnet-50 on all of…"
+    assert name.locator("title").text_content() == "resnet-50 on all of the data"
+
+
+def seconds(text):
+    """Return the seconds of a duration such as "27 min 05" or "3 h 20"."""
+    numbers = [int(each) for each in re.findall(r"\d+", text)]
+    units = {"s": (1,), "min": (60, 1), "h": (3600, 60), "d": (86400, 3600)}
+    return sum(a * b for a, b in zip(numbers, units[text.split()[1]], strict=False))
+
+
+def test_remaining_time_and_eta_are_told_where_steps_are_announced(crowd, page, jobs):
+    announced, silent = jobs("announced", max=4), jobs("silent", max=4)
+    assert row(page, silent).locator(".left").inner_text() == "unknown"
+    for steps in range(1, 200):
+        crowd.report(announced, steps, 100_000)
+        if row(page, announced).locator(".left .eta").count():
+            break
+        page.wait_for_timeout(50)
+    shown = row(page, announced).locator(".left")
+    shown.locator(".eta").wait_for()
+    known = status(crowd, announced)
+    left = (known.steps_total - known.steps_done) / known.steps_per_second
+    told = seconds(shown.inner_text().rpartition(" ")[0])
+    assert abs(told - left) < 0.2 * left + 2
+    assert re.fullmatch(r"\d\d:\d\d|\d\d \w{3}", shown.locator(".eta").inner_text())
+
+
+def test_the_log_of_a_job_is_shown_and_followed(crowd, page, jobs, tmp_path):
+    output = tmp_path / "output"
+    output.write_text("<img src=x onerror=alert(1)>\nepoch 1\n")
+    job, without = jobs("logged", max=2, output=str(output)), jobs("without", max=2)
+    row(page, job).locator("button.plain").click()
+    page.get_by_role("button", name=f"Log of job {job}").click()
+    log = page.locator("dialog .log")
+    log.wait_for()
+    assert log.inner_text().split("\n")[:2] == ["<img src=x onerror=alert(1)>", "epoch 1"]
+    with output.open("a") as file:
+        file.write("epoch 2\n")
+    page.locator("dialog .log", has_text="epoch 2").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    row(page, without).locator("button.plain").click()
+    assert page.get_by_role("button", name=f"Log of job {without}").count() == 0
+    crowd.end(job)
+    page.locator("#history").get_by_role("button", name=f"Log of job {job}").click()
+    page.locator("dialog .log", has_text="epoch 2").wait_for()
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_job_has_the_colour_of_what_is_free(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    colours = page.evaluate(
+        """() => {
+          const colour = (name) => {
+            const each = document.createElement("i");
+            each.className = `key ${name}`;
+            document.body.append(each);
+            const found = getComputedStyle(each).backgroundColor;
+            each.remove();
+            return found.match(/[\\d.]+/g).slice(0, 3).map(Number);
+          };
+          return ["", ...Array.from({length: 8}, (_, i) => `c${i}`)].map(colour);
+        }"""
+    )
+    free, *others = colours
+    assert len({tuple(each) for each in others}) == 8
+    for other in others:
+        assert sum(abs(a - b) for a, b in zip(free, other, strict=True)) > 60, (free, other)
+
+
+def test_on_a_phone_the_page_is_as_wide_as_the_screen(crowd, page, jobs, tmp_path):
+    width = 360
+    output = tmp_path / "output"
+    output.write_text("x" * 500)
+    first = jobs("a-name-without-any-space-that-is-long", max=8, output=str(output))
+    jobs("second", min=8)
+    page.set_viewport_size({"width": width, "height": 700})
+
+    def is_narrow():
+        return page.evaluate("document.documentElement.scrollWidth") <= width
+
+    row(page, first).locator("button.plain").click()
+    name = page.locator("#gantt text.row").first
+    name.wait_for()
+    assert is_narrow()
+    # Without scrolling in them, the timeline has names, and the list what can be done.
+    for shown in (name, page.get_by_role("button", name=f"Change job {first}")):
+        box = shown.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    page.get_by_role("button", name=f"Log of job {first}").click()
+    page.locator("dialog .log").wait_for()
+    assert is_narrow()
+    dialog = page.locator("dialog").bounding_box()
+    assert dialog["x"] >= 0
+    assert dialog["x"] + dialog["width"] <= width
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name=f"Change job {first}").click()
+    foreseen(page)
+    assert is_narrow()

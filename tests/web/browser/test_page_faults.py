@@ -22,6 +22,19 @@ from tf_malleable.api.schema.requests import JobChange
 pytestmark = pytest.mark.slow
 
 
+def drawn_through_a_gap(page):
+    """Return the bars of the timeline that overlap a time without data, by more than a pixel."""
+    return page.evaluate(
+        """() => {
+          const places = (what) => [...document.querySelectorAll(`#gantt ${what}`)]
+            .map((each) => [each.x.baseVal.value, each.x.baseVal.value + each.width.baseVal.value]);
+          const gaps = places(".gap rect");
+          return places("rect.running").filter(([begin, end]) =>
+            gaps.some(([from, to]) => Math.min(end, to) - Math.max(begin, from) > 2.5));
+        }"""
+    )
+
+
 def test_a_controller_that_is_killed_is_missed_and_is_back(context, tmp_path):
     with controller(tmp_path, "--cpus", "0") as before, job(before.socket) as speaker:
         speaker.submit(name="survivor")
@@ -34,6 +47,9 @@ def test_a_controller_that_is_killed_is_missed_and_is_back(context, tmp_path):
             banner.wait_for()
             assert "No data since" in banner.inner_text()
             assert "no controller answers" in banner.inner_text() or "ended" in banner.inner_text()
+            # Time goes on without data, and no line is drawn through it.
+            page.locator("#gantt .gap").first.wait_for()
+            assert drawn_through_a_gap(page) == []
             # What was known stays to be seen, but cannot be changed.
             assert page.locator("#jobs tr", has_text="survivor").count() == 1
             assert page.get_by_role("button", name="Change job").count() == 0
@@ -43,6 +59,8 @@ def test_a_controller_that_is_killed_is_missed_and_is_back(context, tmp_path):
                 page.locator(".banner").wait_for(state="detached")
                 page.locator("#jobs tr", has_text="survivor").wait_for()
                 page.locator("#gantt .gap").first.wait_for()
+                page.locator("#gantt rect.running").nth(1).wait_for()
+                assert drawn_through_a_gap(page) == []
                 page.get_by_role("button", name="Change job").wait_for()
             # The browser tells of a connection that broke, and of what it asked for meanwhile.
             expected = {"WebSocket", "502"}

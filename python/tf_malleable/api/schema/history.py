@@ -16,7 +16,7 @@ from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.power import EnergySource
 
-Outcome = Literal["finished", "failed", "cancelled", "unknown"]
+Outcome = Literal["finished", "failed", "cancelled", "interrupted", "unknown"]
 
 # Maximum number of jobs in one answer.
 MOST_HISTORY: Final = 100_000
@@ -35,6 +35,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         ended: Time at which the last process ended, or the main process if the others were killed.
         outcome: ``"failed"``: the job ended by a signal or with an exit code other than 0.
             ``"cancelled"``: a user cancelled the job, or it ended before it had cores.
+            ``"interrupted"``: the host was rebooted before the job had ended, as far as is known.
             ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or the job ended
             while no controller ran.
         exit_code: Exit code of the main process as in a shell, 128 + signal number after a signal;
@@ -42,7 +43,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         cause: What ended the job, if neither its own program nor a user did: ``"out-of-memory"``:
             the kernel killed a process of it for lack of memory, as beyond the requested memory;
             ``"time-limit"``: it had reached its time limit; ``"signal 9"``: that signal ended its
-            main process. Null if none of these is known.
+            main process; ``"reboot"``: it was interrupted; ``"job 3 did not succeed"``: it was to
+            start only after that one ended with exit code 0. Null if none of these is known.
         waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
         paused_seconds: Time without cores after the first core.
@@ -80,6 +82,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         grants: Number of grants that the job has had; 0 if unknown.
         account: User that the job counts for, if that is not its owner, as for subordinate uids.
         array: Name of the job's array, unique among those of its user; null for none.
+        group: Name of the job's group, which its user has chosen; null for none.
     """
 
     id: str
@@ -127,6 +130,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     account: str | None = None
     cause: str | None = None
     array: str | None = None
+    group: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from tf_malleable.api.schema.job_names import (
     LONGEST_NAME,
     is_area,
 )
+from tf_malleable.model.schedules.time_window import parse_window
 from tf_malleable.model.shape import Shape
 from tf_malleable.model.units import quoted
 from tf_malleable.quick_dataclass import dataclass
@@ -37,7 +38,7 @@ MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
 LONGEST_PATH: Final = 4096
 # Fields that older controllers refuse, with their defaults.
-_UNSAID: Final = (("gpus", 0), ("after", ()), ("kill_leftovers", False))
+_UNSAID: Final = (("gpus", 0), ("after", ()), ("after_ok", ()), ("kill_leftovers", False))
 
 # Numeric fields of JobRequest; each has an option of `tfm run` and a container label.
 ASKED: Final = ("min", "preferred", "max", "priority", "weight", "mem")
@@ -66,6 +67,12 @@ class JobRequest:
         area: Area that the job's energy is counted for; None for the host's.
         kill_leftovers: True if processes that outlive the main process are killed; otherwise the
             job lasts until its last process has ended.
+        between: Part of the day in which the job may run, in local time, such as
+            ``"22:00-07:00"``; None for any time.
+        days: Days on which that begins, such as ``"mon-fri"``; None for all.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts; if one
+            of them ends otherwise, this one is cancelled.
+        group: Name of the job's group, which its user has chosen; None for none.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -88,9 +95,14 @@ class JobRequest:
     output: str | None = None
     area: str | None = None
     kill_leftovers: bool = False
+    between: str | None = None
+    days: str | None = None
+    after_ok: tuple[str, ...] = ()
+    group: str | None = None
 
     def __post_init__(self) -> None:
         self._check_texts()
+        self._check_window()
         self._check_numbers()
         most = self.max if self.max is not None else self.preferred
         if most is not None:
@@ -108,13 +120,14 @@ class JobRequest:
             raise ValueError(
                 f"command must have at most {LONGEST_COMMAND} characters in all, not {length}"
             )
-        if not all(isinstance(job, str) for job in self.after):
-            raise ValueError(f"after must be a list of strings, not {quoted(self.after)}")
-        if self.array is not None and not _is_name(self.array):
-            raise ValueError(
-                f"array must be a string of 1 to {LONGEST_NAME} characters,"
-                f" not {quoted(self.array)}"
-            )
+        for name, jobs in (("after", self.after), ("after_ok", self.after_ok)):
+            if not all(isinstance(job, str) for job in jobs):
+                raise ValueError(f"{name} must be a list of strings, not {quoted(jobs)}")
+        for name, text in (("array", self.array), ("group", self.group)):
+            if text is not None and not _is_name(text):
+                raise ValueError(
+                    f"{name} must be a string of 1 to {LONGEST_NAME} characters, not {quoted(text)}"
+                )
         if self.output is not None and not _is_path(self.output):
             raise ValueError(
                 f"output must be a string of 1 to {LONGEST_PATH} characters,"
@@ -128,6 +141,15 @@ class JobRequest:
             raise ValueError(
                 f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
                 f" of A-Z, a-z, 0-9, _, . and -, not {quoted(self.area)}"
+            )
+
+    def _check_window(self) -> None:
+        if self.between is not None:
+            parse_window(self.between, self.days)
+        elif self.days is not None:
+            raise ValueError(
+                f"days are those of a time window: give between, too, not days alone"
+                f" ({quoted(self.days)})"
             )
 
     def _check_numbers(self) -> None:
@@ -164,8 +186,8 @@ class JobRequest:
     def said(self) -> dict[str, Any]:
         """Return the fields that are not None, as in the body of a submission.
 
-        `gpus`, `after` and `kill_leftovers` are left out at their defaults, as older controllers
-        refuse the fields.
+        `gpus`, `after`, `after_ok` and `kill_leftovers` are left out at their defaults, as older
+        controllers refuse the fields.
         """
         values = ((name, getattr(self, name)) for name in self.__match_args__)
         return {
@@ -185,7 +207,7 @@ class JobRequest:
         values = {name: said[name] for name in known & said.keys() if said[name] is not None}
         if "name" not in values:
             raise ValueError("name is missing")
-        for name in ("command", "after"):
+        for name in ("command", "after", "after_ok"):
             listed = values.get(name, [])
             if not isinstance(listed, list | tuple):
                 raise ValueError(f"{name} must be a list of strings, not {quoted(listed)}")

@@ -42,6 +42,38 @@ class Speed(msgspec.Struct, frozen=True):
     steps_per_second: float
 
 
+class ScheduledLimits(msgspec.Struct, frozen=True):
+    """Limits of a job inside a time window; null leaves one as it is outside.
+
+    Attributes:
+        between: Part of the day, in the local time of the host.
+        days: Days on which it begins; null for all.
+        cores: Number of cores, as if set by hand.
+        max: Maximum number of cores.
+        priority: Priority.
+    """
+
+    between: str
+    days: str | None = None
+    cores: int | None = None
+    max: int | None = None
+    priority: int | None = None
+
+
+class UsualLimits(msgspec.Struct, frozen=True):
+    """Limits of a job outside of the time window that is open.
+
+    Attributes:
+        cores: Number of cores set by hand; null if the policy decides.
+        max: Maximum number of cores.
+        priority: Priority.
+    """
+
+    cores: int | None
+    max: int
+    priority: int
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A live job.
 
@@ -61,7 +93,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         weight: Weight, as submitted.
         output: Output file, as submitted; null if there is none, or for other users.
         after: Ids of jobs that must have ended before this one starts.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts.
         array: Name of the job's array, unique among those of its user; null for none.
+        group: Name of the job's group, which its user has chosen; null for none.
         time_limit: Time with cores after which the job is ended; null for no limit.
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
@@ -111,11 +145,17 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         main_ended: Time at which the main process ended; null while it runs.
         exit_code: Exit code of the main process, as in a shell; null if unknown.
         cause: What ends or has ended the main process, other than the program and its user:
-            ``"time-limit"``, or a signal, such as ``"signal 9"``; null if it does not end so.
+            ``"time-limit"``; a signal, such as ``"signal 9"``; or ``"job 3 did not succeed"``: it
+            was to start only after that one ended with exit code 0. Null if it does not end so.
         remaining: Number of processes that have outlived the main process.
         reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
             although its main process has ended, in one sentence; null if none of these holds, or
             if the request does not ask for it.
+        between: Part of the day in which the job may run, in the local time of the host; null for
+            any time.
+        days: Days on which that begins; null for all.
+        schedule: Limits inside time windows.
+        usual_limits: Limits outside of them, while one is open; null while none is.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
 
@@ -133,7 +173,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     output: str | None = None
     after: list[str] = []
+    after_ok: list[str] = []
     array: str | None = None
+    group: str | None = None
     time_limit: float | None = None
     desired: int
     granted: list[int]
@@ -176,6 +218,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     remaining: int = 0
     reason: str | None = None
+    between: str | None = None
+    days: str | None = None
+    schedule: list[ScheduledLimits] = []
+    usual_limits: UsualLimits | None = None
     as_of: float = 0.0
 
     def __post_init__(self) -> None:

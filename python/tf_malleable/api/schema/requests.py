@@ -47,6 +47,7 @@ Name = Annotated[
 Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=rf"^{AREA}$(?!\n)")]
 Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Argument = Annotated[str, Meta(max_length=LONGEST_COMMAND)]
+WindowText = Annotated[str, Meta(max_length=40)]
 JobId = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 
 
@@ -109,6 +110,12 @@ class Submission(Asked, frozen=True, kw_only=True):
         area: Area that the job's energy is counted for; null for the host's.
         kill_leftovers: True to kill processes that outlive the calling process, false to let the
             job last until its last process has ended.
+        between: Part of the day in which the job may run, in local time, such as
+            ``"22:00-07:00"``; null for any time.
+        days: Days on which that begins, such as ``"mon-fri"``; null for all.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts; if one
+            of them ends otherwise, or has done so, this one is cancelled.
+        group: Name of the job's group, which its user has chosen; null for none.
         queue: True to wait until there are cores, false to be refused instead.
         running: True if the process is already computing, so that it joins without queueing.
     """
@@ -124,6 +131,10 @@ class Submission(Asked, frozen=True, kw_only=True):
     at_once: Annotated[int, Meta(ge=1, le=MOST_INDICES)] | None = None
     area: Area | None = None
     kill_leftovers: bool = False
+    between: WindowText | None = None
+    days: WindowText | None = None
+    after_ok: Annotated[list[JobId], Meta(max_length=MOST_AFTER)] = []
+    group: Name | None = None
     queue: bool = True
     running: bool = False
 
@@ -146,6 +157,10 @@ class Submission(Asked, frozen=True, kw_only=True):
             output=self.output,
             area=self.area,
             kill_leftovers=self.kill_leftovers,
+            between=self.between,
+            days=self.days,
+            after_ok=tuple(self.after_ok),
+            group=self.group,
             **self.numbers(),
         )
 
@@ -219,6 +234,27 @@ class JobChange(Request, frozen=True):
 
     priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
     max: Cores | None = None
+
+
+class LimitsBetween(Request, frozen=True):
+    """Limits of a job inside a time window, instead of its others; at least one.
+
+    They replace those of the same window. Of windows that overlap, the one that was given last
+    counts.
+
+    Attributes:
+        between: Part of the day, in local time, such as ``"22:00-07:00"``.
+        days: Days on which it begins, such as ``"mon-fri"``; null for all.
+        cores: Number of cores, as if set by hand; null leaves it as it is outside.
+        max: Maximum number of cores; null leaves it as it is outside.
+        priority: Priority; null leaves it as it is outside.
+    """
+
+    between: WindowText
+    days: WindowText | None = None
+    cores: Cores | None = None
+    max: Cores | None = None
+    priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
 
 
 class PolicyChange(Request, frozen=True):

@@ -40,6 +40,7 @@ class Submitted:
         is_caller: True if this process is the job's main process, not a descendant.
         lacks: Resource other than cores that the job waits for; None if none.
         max: Maximum number of cores of the job; None if the controller does not say.
+        cause: What ends the job, before it has had cores; None if nothing does.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Submitted:
     is_caller: bool = False
     lacks: str | None = None
     max: int | None = None
+    cause: str | None = None
 
     @property
     def path(self) -> str:
@@ -80,13 +82,14 @@ def submit(
     identity, least = found.get("id"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
         raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
-    lacks, most = found.get("lacks"), found.get("max")
+    lacks, most, cause = (found.get(name) for name in ("lacks", "max", "cause"))
     return Submitted(
         identity,
         least,
         found.get("is_caller") is True,
         lacks if isinstance(lacks, str) else None,
         most if isinstance(most, int) else None,
+        cause if isinstance(cause, str) else None,
     )
 
 
@@ -136,6 +139,7 @@ def admit(
     is_enough: Callable[[GrantLine], bool] = may_compute,
     is_moot: Callable[[], bool] = lambda: False,
     notices: Notices | None = None,
+    is_patient: bool = False,
 ) -> Admitted | None:
     """Submit a job and wait for its first grant; start over if the controller restarts.
 
@@ -145,17 +149,21 @@ def admit(
         is_enough: Returns whether a grant ends the wait.
         is_moot: Called when the controller is gone or busy; returns whether to give up waiting.
         notices: Callbacks for the progress; None for none.
+        is_patient: Whether to wait for a controller that is away or busy already at the first
+            submission.
 
     Returns:
         The job with its grant; None if is_moot() returned True.
 
     Raises:
-        ControllerError: The controller refuses the job, or cannot serve its first submission.
-        OSError: The controller could not be reached for the first submission.
+        ControllerError: The controller refuses the job, or cannot serve its first submission
+            and `is_patient` is False.
+        OSError: The controller could not be reached for the first submission, likewise.
         ValueError: The controller finds the request invalid, or sends a line that is not a grant.
     """
     notices = notices or Notices()
-    is_known = is_waiting = is_busy = is_gone = False
+    is_known = is_patient
+    is_waiting = is_busy = is_gone = False
     pause = _FIRST_PAUSE
     while True:
         connection = connect()

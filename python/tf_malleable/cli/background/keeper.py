@@ -24,7 +24,12 @@ import click
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import keep, output_folder, write_exit
-from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_file
+from tf_malleable.cli.background.stored_job import (
+    StoredJob,
+    forget,
+    stored_file,
+    stored_job,
+)
 from tf_malleable.cli.ended_jobs import find_ended
 from tf_malleable.cli.launch.attempts import (
     Attempt,
@@ -35,6 +40,7 @@ from tf_malleable.cli.launch.attempts import (
     fork,
     is_to_end,
 )
+from tf_malleable.cli.launch.queue import JOB
 from tf_malleable.cli.launch.run_options import RunOptions
 from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.linux.trusted_folder import TrustedFolder
@@ -56,6 +62,7 @@ class Background(Attempt):
         """
         super().__init__(telling)
         self.output = Path(stored.output)
+        self.is_patient = terminal is None
         self._stored = stored
         self._file = file
         self._terminal = terminal
@@ -66,7 +73,7 @@ class Background(Attempt):
         Until then errors go to the terminal, afterwards to the output file.
         """
         if self._stored.job != job:
-            self._store(replace(self._stored, job=job))
+            self._store(replace(self._stored, job=job), durably=False)
         super().submitted(job)
         if self._terminal is None:
             return
@@ -79,12 +86,13 @@ class Background(Attempt):
 
     def admitted(self) -> None:
         """Record that the program starts: if it is interrupted, that was not in the queue."""
-        self._store(replace(self._stored, started=True))
+        # The disk must have it before the program does anything that must not be done twice.
+        self._store(replace(self._stored, started=True), durably=True)
 
-    def _store(self, stored: StoredJob) -> None:
+    def _store(self, stored: StoredJob, *, durably: bool) -> None:
         self._stored = stored
         with suppress(OperationError):  # On a full disk, only a reboot would do harm.
-            stored.save()
+            stored.save(durably=durably)
 
 
 class _BackgroundKeeper(Keeper):
@@ -235,19 +243,28 @@ def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> No
 
     A job whose end was requested from this process, as when the host shuts down, stays stored.
     """
-    if last.job is None or is_to_end(last):
+    if last.job is None:
+        os._exit(last.code)
+    if is_to_end(last):
+        stored = stored_job(output)
+        if stored is not None and not last.is_next_interrupted:
+            with suppress(OperationError):
+                replace(stored, is_interrupted=True).save()
         os._exit(last.code)
     forget(output)
     try:
         if notify is not None:
             await_end(Client(Path(socket)), last.job)
             said = {
-                "TFM_JOB": last.job,
-                "TFM_EXIT_CODE": str(last.code),
-                "TFM_CAUSE": _cause(socket, last),
-                "TFM_OUTPUT": str(output),
+                "": last.job,
+                "_EXIT_CODE": str(last.code),
+                "_CAUSE": _cause(socket, last),
+                "_OUTPUT": str(output),
             }
+            known = {f"{JOB}{name}": value for name, value in said.items()}
+            # The names of earlier versions.
+            known |= {f"TFM{name or '_JOB'}": value for name, value in said.items()}
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
-            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})
+            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **known})
     finally:
         os._exit(last.code)

@@ -7,10 +7,15 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from tf_malleable.controller.state.exit_file import RecordedExit, exit_file, open_output
+from tf_malleable.controller.state.exit_file import RecordedExit, exit_file
 from tf_malleable.controller.state.location import default_state
+from tf_malleable.linux.output_file import open_output
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
+
+_RESUMING: Final = "resume.lock"
 
 
 def output_folder() -> Path:
@@ -60,6 +65,31 @@ def is_kept(output: Path, user: str) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
+    return False
+
+
+def begin_resumption() -> int | None:
+    """Have is_resuming() be True while any process has the returned descriptor.
+
+    None if that is not possible: there is no such folder of this user's, or the disk is full.
+    """
+    with suppress(OSError), TrustedFolder(output_folder()) as inside:
+        descriptor = inside.open(_RESUMING, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return descriptor
+    return None
+
+
+def is_resuming() -> bool:
+    """Return whether a process is about to submit stored jobs of this user again."""
+    with suppress(OSError), TrustedFolder(output_folder()) as inside:
+        descriptor = inside.open(_RESUMING, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
     return False
 
 

@@ -31,8 +31,8 @@ def rerun(socket: Path, job: str) -> None:
 
     JOB is an id, or a name; among ended jobs with the same name, the last is meant. The new job
     runs in the background if that one did, and otherwise here. It has the present folder and
-    environment, as those of the other job are not known. Nor are --after, --retries, --notify,
-    --kill-leftovers and --tier; of an ended job, nor is --time-limit.
+    environment, as those of the other job are not known. Nor are --after, --after-ok, --retries,
+    --notify, --kill-leftovers and --tier; of an ended job, nor are --time-limit and --between.
     """
     client = Client(socket)
     live = client.jobs()
@@ -66,7 +66,10 @@ def options_of(job: JobStatus | JobRecord, socket: Path) -> RunOptions:
         "weight": job.weight,
         "mem": job.mem,
         "area": job.area,
+        "group": job.group,
         "expected": job.expected if isinstance(job, JobRecord) else None,
+        "between": job.between if isinstance(job, JobStatus) else None,
+        "days": job.days if isinstance(job, JobStatus) else None,
         "time_limit": job.time_limit if isinstance(job, JobStatus) else None,
     }
     values |= {name: value for name, value in asked.items() if value is not None}

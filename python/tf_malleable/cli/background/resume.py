@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,27 +12,32 @@ from typing import Final, NoReturn
 
 import click
 
+from tf_malleable.api.schema.history import Outcome
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import claim, is_kept, output_folder
 from tf_malleable.cli.background.stored_job import StoredJob, forget, stored_job, stored_jobs
+from tf_malleable.cli.background.submission import submit_in_child
 from tf_malleable.cli.ended_jobs import find_ended
-from tf_malleable.cli.launch.attempts import fork
+from tf_malleable.cli.launch.attempts import ENDING
 from tf_malleable.cli.launch.start import start
-from tf_malleable.cli.messages import report, say
+from tf_malleable.cli.messages import say
 from tf_malleable.model import OperationError
 
 _POLL_SECONDS: Final = 0.2
 # Time in which processes that are being killed end.
 _ENDING_SECONDS: Final = 5.0
+# Causes that a program has hardly itself.
+_FROM_OUTSIDE: Final = frozenset(f"signal {number:d}" for number in (*ENDING, signal.SIGKILL))
 
 
-def resume(socket: str, patience: float = 0.0) -> None:
+def resume(socket: str, resuming: int | None, patience: float = 0.0) -> None:
     """Submit this user's stored jobs of a controller again that no process keeps, and say so.
 
     Args:
         socket: Absolute path of the controller's socket.
+        resuming: Descriptor of begin_resumption(), which the jobs do not keep.
         patience: Seconds for which the controller may not answer yet.
 
     Raises:
@@ -48,7 +53,7 @@ def resume(socket: str, patience: float = 0.0) -> None:
     ids = {each.id: each.id for each in live.values()}
     for job in mine:
         if job.output not in live:
-            _resume(client, job, ids)
+            _resume(client, job, ids, resuming)
         elif _is_ending(live[job.output]):
             say(
                 f"{job.title} was interrupted, but other processes of it remain: once they have"
@@ -86,7 +91,7 @@ def _jobs(client: Client, patience: float) -> list[JobStatus]:
         time.sleep(_POLL_SECONDS)
 
 
-def _resume(client: Client, job: StoredJob, ids: dict[str, str]) -> None:
+def _resume(client: Client, job: StoredJob, ids: dict[str, str], resuming: int | None) -> None:
     """Submit a job again, unless it is kept; add its new id."""
     output = Path(job.output)
     claimed = claim(output)
@@ -97,71 +102,63 @@ def _resume(client: Client, job: StoredJob, ids: dict[str, str]) -> None:
         known = stored_job(output)
         if known is None:
             return
-        if _is_over(client, known):
+        own_end = _own_end(client, known)
+        again = known.next_attempt(has_failed=own_end == "failed")
+        if again is None or own_end in ("finished", "cancelled"):
             forget(output)
-            return
-        again = known.next_attempt()
-        if again is None:
-            forget(output)
+            if own_end is not None:
+                return
             click.echo(
                 f"{known.title} was interrupted and does not run again: it has neither --requeue"
                 " nor --retries left"
             )
             return
         os.ftruncate(claimed, 0)  # It has the exit of the attempt that was interrupted.
-        number = _submit_again(again, ids)
+        number = _submit_again(again, ids, resuming)
         if number is None:
             say(f"{known.title} stays stored; tfm submit --resume tries again")
             return
         if known.job is not None:
             ids[known.job] = number
         how = "was interrupted and is submitted again" if known.started else "waits again"
+        how = how if own_end is None else "has failed and is submitted again"
         click.echo(f"{known.title} {how} as job {number}")
     finally:
         os.close(claimed)
 
 
-def _is_over(client: Client, job: StoredJob) -> bool:
-    """Return whether a job whose keeper was killed has ended by itself, or was cancelled."""
+def _own_end(client: Client, job: StoredJob) -> Outcome | None:
+    """Return how a job whose keeper is gone has ended by itself, or that it was cancelled.
+
+    None if it was interrupted, as by the signals before a reboot, which a program may handle.
+    """
     if not job.started or job.job is None:
-        return False
+        return None
     record = find_ended(client, job.job)
-    is_same = record is not None and record.output == job.output
-    return is_same and record is not None and record.outcome in ("finished", "cancelled")
+    if record is None or record.output != job.output:
+        return None
+    if record.outcome == "failed":
+        is_interrupted = job.is_interrupted or record.cause in _FROM_OUTSIDE
+        return None if is_interrupted else "failed"
+    return record.outcome if record.outcome in ("finished", "cancelled") else None
 
 
-def _submit_again(job: StoredJob, ids: Mapping[str, str]) -> str | None:
+def _submit_again(job: StoredJob, ids: Mapping[str, str], resuming: int | None) -> str | None:
     """Submit a job from a process of its own, as of its user; return its id, None on failure."""
-    after = tuple(ids[each] for each in job.options["after"] if each in ids)
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    child = fork()
-    if not child:
-        os.close(reading)
-        os.dup2(writing, 1)
-        os.close(writing)
-        _become(job, after)
-    os.close(writing)
-    with open(reading) as pipe:
-        number = pipe.readline().strip()
-    os.waitpid(child, 0)
-    return number or None
 
-
-def _become(job: StoredJob, after: tuple[str, ...]) -> NoReturn:
-    code = 1
-    try:
-        os.chdir(job.folder)
+    def become() -> NoReturn:
+        if resuming is not None:
+            os.close(resuming)
+        try:
+            os.chdir(job.folder)
+        except OSError as error:
+            raise OperationError(
+                f"cannot use {job.folder}, the folder of {job.title}: {error.strerror}"
+            ) from None
         os.umask(job.umask)
         os.environ.clear()
         os.environ.update(job.environment)
-        start(job.run_options(after), job)
-    except OSError as error:
-        say(f"cannot use {job.folder}, the folder of {job.title}: {error.strerror}")
-    except (OperationError, ValueError) as error:
-        code = report(error)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+        start(job.run_options(ids), job)
+
+    _, numbers = submit_in_child(become)
+    return numbers[0] if numbers else None

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.cli.background.outputs import is_kept
@@ -45,6 +47,7 @@ class StoredJob:
         job: Id of the job; None before the controller has it.
         attempt: Number of the present attempt, from 1.
         started: True if the program has started in this attempt.
+        is_interrupted: True if the end of the program was requested by signals to its keeper.
     """
 
     output: str
@@ -58,6 +61,7 @@ class StoredJob:
     job: str | None = None
     attempt: int = 1
     started: bool = False
+    is_interrupted: bool = False
 
     @classmethod
     def of_this_process(cls, output: Path, options: RunOptions, request: JobRequest) -> StoredJob:
@@ -72,7 +76,8 @@ class StoredJob:
             raise OperationError(f"cannot find this folder: {error.strerror}") from None
         os.umask(umask := os.umask(0))
         said = {field: getattr(options, field) for field in _FIELDS}
-        said |= {"array": None, "after": request.after, "name": request.name, "given": ()}
+        said |= {"after": request.after, "after_ok": request.after_ok}
+        said |= {"array": None, "name": request.name, "given": ()}
         return cls(
             str(output),
             said,
@@ -90,21 +95,34 @@ class StoredJob:
         name = self.options["name"]
         return f"job {name}" if self.job is None else f"job {self.job} ({name})"
 
-    def next_attempt(self) -> StoredJob | None:
+    def next_attempt(self, *, has_failed: bool = False) -> StoredJob | None:
         """Return the job as it is to be submitted again; None if it is not to run again.
 
         What has not started waits again. What was interrupted runs again with --requeue, or as
         one of its --retries.
+
+        Args:
+            has_failed: True if it was not interrupted, but has failed.
         """
-        if not self.started or self.options["requeue"]:
-            return replace(self, started=False)
+        again = replace(self, started=False, is_interrupted=False)
+        if not self.started or (self.options["requeue"] and not has_failed):
+            return again
         if self.attempt <= self.options["retries"]:
-            return replace(self, started=False, attempt=self.attempt + 1)
+            return replace(again, attempt=self.attempt + 1)
         return None
 
-    def run_options(self, after: tuple[str, ...]) -> RunOptions:
-        """Return the options of tfm run, with other jobs to start after."""
-        said = {**self.options, "after": after}
+    def run_options(self, ids: Mapping[str, str]) -> RunOptions:
+        """Return the options of tfm run.
+
+        Args:
+            ids: Present ids, by earlier ones, of the jobs that have not ended.
+        """
+        said = {
+            **self.options,
+            "after": tuple(ids[each] for each in self.options["after"] if each in ids),
+            # Of those that have ended, it matters how.
+            "after_ok": tuple(ids.get(each, each) for each in self.options["after_ok"]),
+        }
         return RunOptions(**{**said, "command": tuple(said["command"]), "given": frozenset()})
 
     def save(self, *, durably: bool = False) -> None:
@@ -129,6 +147,8 @@ class StoredJob:
                         os.fsync(file.fileno())
                 places = {"src_dir_fd": folder.descriptor, "dst_dir_fd": folder.descriptor}
                 os.rename(name, path.name, **places)
+                if durably:
+                    folder.sync()
         except OSError as error:
             raise OperationError(f"cannot write {path}: {error.strerror}") from None
 
@@ -136,6 +156,18 @@ class StoredJob:
 _FIELDS: Final = tuple(RunOptions.__annotations__)
 _NEEDED: Final = frozenset({"command", "name", "socket"})
 _DEFAULTS: Final = {each.variable: each.initial for each in OPTIONS}
+_TYPES: Final[Mapping[str, Any]] = {
+    "int": int,
+    "size": int,
+    "float": float,
+    "duration": float,
+    "text": str,
+    "path": str,
+    "flag": bool,
+    "switch": bool,
+    "array": type(None),  # Each job of an array is stored with its own index.
+}
+_ANY_MASK: Final = 0o777
 
 
 def stored_file(output: Path) -> Path:
@@ -212,7 +244,9 @@ def _read(inside: TrustedFolder, path: Path) -> StoredJob:
         ValueError: As _parse().
     """
     with open(inside.open(path.name, os.O_RDONLY)) as file:
-        return _parse(file.read(_MOST_BYTES), path)
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise ValueError(f"must have at most {_MOST_BYTES} bytes")
+        return _parse(file.read(), path)
 
 
 def _parse(text: str, path: Path) -> StoredJob:
@@ -221,13 +255,35 @@ def _parse(text: str, path: Path) -> StoredJob:
     Raises:
         ValueError: The file has another form, as of a newer version.
     """
+    import msgspec  # Slow to load, and nothing is read when a job is submitted.
+
     try:
-        job = StoredJob(**json.loads(text))
+        said = json.loads(text)
+        if not said.keys() <= {field.name for field in dataclasses.fields(StoredJob)}:
+            raise ValueError("must have the fields of a stored job")
+        job = msgspec.convert(said, StoredJob)
         known = job.options.keys()
         if not _NEEDED <= known <= {*_FIELDS} or stored_file(Path(job.output)) != path:
             raise ValueError(f"must have the options of {path}")
         # An older version has fewer options.
         job = replace(job, options={**_DEFAULTS, **job.options})
-    except (TypeError, AttributeError, RecursionError) as error:
+        for name, kind in _option_types().items():
+            msgspec.convert(job.options[name], kind)
+        if not 0 <= job.umask <= _ANY_MASK or not math.isfinite(job.submitted):
+            raise ValueError("must have the mask and the time of a process")
+        job.title.encode()
+    except (msgspec.ValidationError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return job
+
+
+@cache
+def _option_types() -> Mapping[str, Any]:
+    """Return the types of the options, by attribute of RunOptions."""
+    from msgspec import Meta
+
+    found: dict[str, Any] = {"command": Annotated[list[str], Meta(min_length=1)], "socket": str}
+    for option in OPTIONS:
+        kind = list[str] if option.multiple else _TYPES[option.kind]
+        found[option.variable] = kind if option.initial is not None else kind | None
+    return found

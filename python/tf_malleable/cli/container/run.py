@@ -58,7 +58,12 @@ from tf_malleable.workload.options import job_options
 @click.option("--gpus", metavar="N|all")
 @click.option("--read-only", is_flag=True, help="Mount the container's root file system read-only.")
 @click.option("--tmpfs", multiple=True, metavar="FOLDER")
-@click.option("--init", is_flag=True, help="Run an init in the container that reaps its processes.")
+@click.option(
+    "--init/--no-init",
+    default=True,
+    help="Run an init in the container, so that SIGTERM ends a program without a handler, and"
+    " orphans are reaped.  [default: --init]",
+)
 @socket_path_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -89,7 +94,7 @@ def run(
 
     Signals to tfm are forwarded to its first process. tfm exits with its exit code. If it was
     not run: 125 if the engine could not run it, 1 if the controller refused it, and 2 for bad
-    input. Options from --volume to --init are as in docker run.
+    input. Options from --volume to --init are as in docker run, but there is an init by default.
     """
     try:
         from tf_malleable.containers.container_creation import Recipe, host_path

@@ -7,6 +7,7 @@ Without a controller, it reads the state file.
 from __future__ import annotations
 
 import csv
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -22,14 +23,19 @@ from tf_malleable.api.schema.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.api.transport.address import NoAnswerError, standard_socket
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_arguments import group_option
 from tf_malleable.cli.jobs.job_texts import per_step, read_and_saved, summed_up, title
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
 from tf_malleable.cli.tables import JobTable, console
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, energy, number, short
+from tf_malleable.scheduling.records.metrics import summary
 
+# Number of ended jobs among which those of a group are looked for.
+_SEARCHED = 10_000
 _COLUMNS = (
     ">id",
     "name",
@@ -57,6 +63,7 @@ _ELASTIC = (">most workers", ">generation", ">longest pause")
     default=1000,
     help="Show only the N jobs that ended last.  [default: 1000]",
 )
+@group_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
 @gantt_option
@@ -70,6 +77,7 @@ _ELASTIC = (">most workers", ">generation", ">longest pause")
 def history(
     client: Client,
     limit: int,
+    group: str | None,
     as_json: bool,
     as_csv: bool,
     gantt: Path | None,
@@ -82,7 +90,8 @@ def history(
     service. Energy: what was drawn for the job where the power was metered. From source and
     saved: bytes that it read from the source of a data tier, and from copies instead.
 
-    Outcome is time-limit, out-of-memory or the signal, such as signal 9, if that ended the job.
+    Outcome is time-limit, out-of-memory, reboot or the signal, such as signal 9, if that ended the
+    job.
 
     If no controller answers at the standard path, its state file is read.
     """
@@ -90,7 +99,14 @@ def history(
         raise click.UsageError("--json and --csv exclude each other: give only one of them")
     if gantt is not None:
         require_matplotlib()
-    found, cpus = _find(client, limit, as_json or gantt is not None, state)
+    if group is not None and client.connect is not None:
+        raise OperationError(
+            f"which jobs at {client.socket} are yours is not known here: leave --group out"
+        )
+    searched = limit if group is None else max(limit, _SEARCHED)
+    found, cpus = _find(client, searched, as_json or gantt is not None, state)
+    if group is not None:
+        found = _of_group(found, group, limit, cpus)
     if gantt is not None:
         _draw(found, cpus, gantt)
     if as_json:
@@ -125,6 +141,15 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
         raise OperationError(f"{problem}, and {error}") from None
     click.echo(f"tfm: {problem}, reading {path}", err=True)
     return found
+
+
+def _of_group(found: History, group: str, limit: int, cpus: int) -> History:
+    """Return the part of a history that is about the caller's jobs of a group."""
+    user = user_name(os.getuid())
+    jobs = [each for each in found.jobs if (each.group, each.user) == (group, user)]
+    newest = {each.id for each in sorted(jobs, key=lambda job: job.ended)[-limit:]}
+    jobs = [each for each in jobs if each.id in newest]
+    return History(jobs, [each for each in found.spans if each.job in newest], summary(jobs, cpus))
 
 
 def _draw(found: History, cpus: int, path: Path) -> None:

@@ -16,9 +16,13 @@ from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.completion import complete_jobs
+from tf_malleable.cli.completion import complete_groups, complete_jobs
+from tf_malleable.cli.ended_jobs import ended_of_group, no_such_group
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
+
+# Parameters that a Selection is made of, in the order of its attributes.
+_SELECTING = ("jobs", "everyone", "mine", "group")
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -36,36 +40,73 @@ class Selection:
         jobs: Ids; names; names of arrays, for all of their jobs; or patterns of names with * and ?.
         everyone: Whether all live jobs are meant.
         mine: Whether all live jobs of the calling user are meant.
+        group: Group of the calling user whose jobs are meant; None for none.
     """
 
     jobs: tuple[str, ...] = ()
     everyone: bool = False
     mine: bool = False
+    group: str | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether the command line names no job in any way."""
-        return not (self.jobs or self.everyone or self.mine)
+        return not (self.jobs or self.everyone or self.mine or self.group is not None)
 
 
 def jobs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments JOB, --mine and --all to a command, which gets a Selection as `jobs`."""
+    """Add the arguments JOB, --group, --mine and --all; the command gets a Selection as `jobs`."""
 
     @functools.wraps(command)
     def gathering(*args: Any, **parameters: Any) -> Any:  # noqa: ANN401 - as the command's
-        selection = Selection(*(parameters.pop(name) for name in ("jobs", "everyone", "mine")))
-        if [bool(selection.jobs), selection.everyone, selection.mine].count(True) > 1:
-            raise click.UsageError("JOB, --mine and --all exclude each other: give one of them")
+        selection = Selection(*(parameters.pop(name) for name in _SELECTING))
+        given = (selection.jobs, selection.everyone, selection.mine, selection.group is not None)
+        if list(map(bool, given)).count(True) > 1:
+            raise click.UsageError(
+                "JOB, --group, --mine and --all exclude each other: give one of them"
+            )
         return command(*args, jobs=selection, **parameters)
 
     decorated: Callable[..., Any] = gathering
     for add in (
         click.option("--all", "everyone", is_flag=True, help="All live jobs."),
         click.option("--mine", is_flag=True, help="All live jobs of yours."),
+        group_option,
         click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=complete_jobs),
     ):
         decorated = add(decorated)
     return decorated
+
+
+def group_option(command: _Command) -> _Command:
+    """Add the option --group to a command, which gets it as `group`."""
+    return click.option(
+        "--group",
+        metavar="NAME",
+        help="Your jobs of this group.",
+        shell_complete=complete_groups,
+    )(command)
+
+
+def of_group(client: Client, group: str, live: Sequence[JobStatus]) -> list[JobStatus]:
+    """Return those of these jobs that are in a group of the calling user.
+
+    Raises:
+        OperationError: As of_caller().
+    """
+    return [job for job in of_caller(client, live) if job.group == group]
+
+
+def live_of_group(client: Client, group: str, live: Sequence[JobStatus]) -> list[JobStatus]:
+    """Return the live jobs of a group of the calling user.
+
+    Raises:
+        OperationError: The group never had a job, or as of_caller().
+    """
+    found = of_group(client, group, live)
+    if not found and not ended_of_group(client, group):
+        raise no_such_group(group)
+    return found
 
 
 def find_all(client: Client, selection: Selection) -> list[JobStatus]:
@@ -76,12 +117,14 @@ def find_all(client: Client, selection: Selection) -> list[JobStatus]:
         click.UsageError: No job is named in any way.
     """
     if selection.is_empty:
-        raise click.UsageError("no job is named: give a JOB, --mine or --all")
+        raise click.UsageError("no job is named: give a JOB, --group, --mine or --all")
     live = client.jobs()
     if selection.everyone:
         return live
     if selection.mine:
         return of_caller(client, live)
+    if selection.group is not None:
+        return live_of_group(client, selection.group, live)
     found = [job for each in selection.jobs for job in named(client, each, live)]
     return list({job.id: job for job in found}.values())
 
@@ -110,6 +153,8 @@ def named(client: Client, text: str, live: Sequence[JobStatus]) -> list[JobStatu
     """
     if any(text in (job.id, job.name) for job in live):
         return [client.find(text, live)]
+    if text == "all":
+        raise OperationError("there is no job 'all'; use --all for all live jobs")
     may_change_all = os.getuid() == 0 or client.connect is not None
     own = live if may_change_all else of_caller(client, live)
     found = [job for job in own if array_base(job.name) == text]

@@ -11,6 +11,7 @@ from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import output_folder
 from tf_malleable.cli.background.stored_job import interrupted_jobs
+from tf_malleable.cli.jobs.job_arguments import group_option, of_group
 from tf_malleable.cli.jobs.job_texts import (
     actual,
     desired,
@@ -46,9 +47,10 @@ _ENERGY = (">watts", ">energy", ">per step", "source")
 
 
 @click.command()
+@group_option
 @json_option
 @socket_option
-def jobs(client: Client, as_json: bool) -> None:
+def jobs(client: Client, group: str | None, as_json: bool) -> None:
     """List the jobs that have not ended.
 
     A job waits until it first has cores, then runs. It is paused by a person, held without
@@ -68,10 +70,12 @@ def jobs(client: Client, as_json: bool) -> None:
     Jobs of tfm submit that a reboot has interrupted are counted on stderr.
     """
     found = client.jobs()
+    if group is not None:
+        found = of_group(client, group, found)
     if as_json:
         print_json(Jobs(found))
     elif not found:
-        click.echo("there are no jobs")
+        click.echo("there are no jobs" if group is None else f"no job of group {group} is live")
     else:
         is_metered = any(job.energy_joules is not None for job in found)
         waits = any(why_waiting(job) for job in found)
@@ -93,7 +97,7 @@ def jobs(client: Client, as_json: bool) -> None:
             reason = None if why_waiting(job) else job.reason
             for sentence in filter(None, (reason, job.confined)):
                 click.echo(f"{title(job)}: {printable(sentence)}")
-    if not as_json and client.connect is None:
+    if not as_json and client.connect is None and group is None:
         outputs = {job.output for job in found}
         socket = os.path.abspath(client.socket)
         count = len(interrupted_jobs(output_folder(), socket, outputs))

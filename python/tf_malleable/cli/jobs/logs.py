@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +19,17 @@ from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.background.outputs import is_kept
 from tf_malleable.cli.completion import complete_known_jobs
-from tf_malleable.cli.ended_jobs import find_ended, last_array, no_such_job
-from tf_malleable.cli.jobs.job_arguments import is_pattern, named
+from tf_malleable.cli.ended_jobs import (
+    ended_of_group,
+    find_ended,
+    last_array,
+    no_such_group,
+    no_such_job,
+)
+from tf_malleable.cli.jobs.job_arguments import group_option, is_pattern, named, of_group
 from tf_malleable.cli.jobs.job_texts import title
 from tf_malleable.cli.options import socket_option
-from tf_malleable.controller.state.exit_file import open_output
+from tf_malleable.linux.output_file import open_output, start_of_last
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import printable
 
@@ -69,17 +74,24 @@ class _Output:
     "-n", "--lines", type=click.IntRange(0), metavar="N", help="Only the last N lines of each job."
 )
 @click.option("--all", "everyone", is_flag=True, help="All live jobs whose output is known.")
+@group_option
 @socket_option
 def logs(
-    client: Client, jobs: tuple[str, ...], follow: bool, lines: int | None, everyone: bool
+    client: Client,
+    jobs: tuple[str, ...],
+    follow: bool,
+    lines: int | None,
+    everyone: bool,
+    group: str | None,
 ) -> None:
     """Print the output of each JOB of tfm submit; of several, with names before the lines.
 
     JOB is an id; a name, where among ended jobs with the same name the last is meant; the name
-    of an array; or a pattern such as 'fold*' for names of live jobs.
+    of an array; or a pattern such as 'fold*' for names of live jobs. With --group, these are the
+    jobs of the group, live or ended.
     """
-    if bool(jobs) == everyone:
-        raise click.UsageError("give either a JOB or --all")
+    if [bool(jobs), everyone, group is not None].count(True) != 1:
+        raise click.UsageError("give either a JOB, --group or --all; tfm jobs lists the jobs")
     if client.connect is not None:
         which = f"job {jobs[0]}" if len(jobs) == 1 else "these jobs"
         raise OperationError(
@@ -89,6 +101,8 @@ def logs(
     found: list[JobStatus | JobRecord]
     if everyone:
         found = [job for job in live if job.output is not None]
+    elif group is not None:
+        found = _of_group(client, group, live)
     else:
         found = [job for each in jobs for job in _named(client, each, live)]
     paths = {}
@@ -112,10 +126,25 @@ def logs(
         for path, job in paths.items():
             file = stack.enter_context(open_output(path, job.user))
             if lines is not None:
-                file.seek(_start_of_last(file, lines))
-            prefix = f"{job.id} {printable(job.name)}: " if len(paths) > 1 or everyone else ""
+                file.seek(start_of_last(file, lines))
+            prefix = f"{job.id} {printable(job.name)}: " if len(paths) > 1 or not jobs else ""
             outputs.append(_Output(file, prefix.encode()))
         _print(outputs, is_over)
+
+
+def _of_group(client: Client, group: str, live: Sequence[JobStatus]) -> list[JobStatus | JobRecord]:
+    """Return the jobs of a group whose output is known; attempts of one have the same output.
+
+    Raises:
+        OperationError: The group never had a job.
+    """
+    found: list[JobStatus | JobRecord] = [
+        *ended_of_group(client, group),
+        *of_group(client, group, live),
+    ]
+    if not found:
+        raise no_such_group(group)
+    return [job for job in found if job.output is not None]
 
 
 def _named(client: Client, text: str, live: Sequence[JobStatus]) -> Sequence[JobStatus | JobRecord]:
@@ -134,27 +163,7 @@ def _named(client: Client, text: str, live: Sequence[JobStatus]) -> Sequence[Job
         return [each for each in both if each is not None]
     if is_pattern(text):
         return named(client, text, live)
-    raise no_such_job(text)
-
-
-def _start_of_last(file: BinaryIO, lines: int) -> int:
-    """Return where the last so many lines of a file begin, in bytes."""
-    end = file.seek(0, os.SEEK_END)
-    if not lines:
-        return end
-    missing, place = lines, end
-    while place > 0:
-        size = min(_PIECE, place)
-        place -= size
-        file.seek(place)
-        piece = file.read(size)
-        # The end of the last line ends none before it.
-        at = len(piece) - (place + size == end and piece.endswith(b"\n"))
-        while (at := piece.rfind(b"\n", 0, at)) >= 0:
-            missing -= 1
-            if not missing:
-                return place + at + 1
-    return 0
+    raise no_such_job(text, several=True)
 
 
 def _is_over_already() -> bool:

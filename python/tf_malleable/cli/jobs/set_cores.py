@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 
 from tf_malleable.api.schema.job_request import MOST_CORES
-from tf_malleable.api.schema.messages import CoreChange, JobStatus, Preview
+from tf_malleable.api.schema.messages import CoreChange, Jobs, JobStatus, Preview
 from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.completion import complete_jobs
 from tf_malleable.cli.jobs.control import cores_now, settled
-from tf_malleable.cli.jobs.job_arguments import job_argument
+from tf_malleable.cli.jobs.job_arguments import group_option, live_of_group, to_each
 from tf_malleable.cli.jobs.job_texts import title
+from tf_malleable.cli.jobs.limit_windows import Times, check_window, set_window, window_options
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import cores as cores_of
@@ -46,62 +49,132 @@ def _is_flag(parameter: click.Parameter) -> bool:
 
 
 @click.command("set", cls=CommandWithMinus)
-@job_argument
+@click.argument("job", required=False, shell_complete=complete_jobs)
 @click.argument("cores", required=False)
 @click.option("--priority", type=int, metavar="N", help="Priority; jobs with higher ones go first.")
-@click.option("--max", "most", type=int, metavar="N", help="Maximum number of cores.")
+@click.option("--max", type=int, metavar="N", help="Maximum number of cores.")
+@window_options
 @click.option("--dry-run", is_flag=True, help="Only show which jobs would lose or get cores.")
+@group_option
 @json_option
 @socket_option
 def set_cores(
     client: Client,
-    job: str,
+    job: str | None,
     cores: str | None,
-    priority: int | None,
-    most: int | None,
+    times: Times | None,
     dry_run: bool,
+    group: str | None,
     as_json: bool,
+    **asked: int | None,
 ) -> None:
     """Set the number of CORES of a JOB by hand, its priority, or its most cores.
 
     JOB is an id, or a name that only one job has. CORES is a number; a difference such as +1
     or -1; max for as many as the job and the machine allow; or auto to let the policy decide
-    again. Before it takes cores from other jobs, it says from which.
+    again. Before it takes cores from other jobs, it says from which. With --group instead of JOB,
+    each live job of the group is changed.
+
+    With --between, this holds while the local time of the controller's host is in that part of
+    the day; CORES is then a number. Outside of it, the limits are those that were set without. A
+    job can have several such time windows; where they overlap, the last one given counts.
     """
-    asked = {"priority": priority, "max": most}
+    if group is not None:
+        if cores is not None:
+            raise click.UsageError("JOB and --group exclude each other: give one of them")
+        if dry_run:
+            raise click.UsageError("--dry-run is for one JOB")
+        job, cores = None, job
+    elif job is None:
+        raise click.UsageError("no job is named: give a JOB or --group")
     request = {name: value for name, value in asked.items() if value is not None}
-    if cores is None and not request:
+    check_window(times, cores, len(request) + (cores is not None))
+    if cores is None and not request and times is None:
         raise click.UsageError("nothing to set: give CORES, --priority or --max")
-    if dry_run and (cores is None or request):
+    if dry_run and (cores is None or request or times):
         raise click.UsageError("--dry-run is for CORES alone")
     if cores is not None:
         _check_cores(cores)
     live = client.jobs()
-    before = client.find(job, live)
+    if job is not None:
+        chosen = [client.find(job, live)]
+    else:
+        assert group is not None
+        chosen = live_of_group(client, group, live)
+    latest: list[JobStatus] = []
+
+    def one(each: JobStatus) -> None:
+        wanted = _Wanted(cores, request, dry_run, as_json, times)
+        latest.extend(_set_one(client, each, wanted, live))
+
+    to_each(chosen, one)
+    if as_json and not dry_run:
+        print_json(latest[0] if job is not None else Jobs(latest))
+    elif not chosen:
+        click.echo(f"no job of group {group} is live")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What a command line asks for.
+
+    Attributes:
+        cores: Value of CORES; None for none.
+        request: Other values to set, by name.
+        dry_run: Whether only to show what would change.
+        as_json: Whether to print nothing for people.
+        times: Part of the day in which it holds; None for always.
+    """
+
+    cores: str | None
+    request: Mapping[str, int]
+    dry_run: bool
+    as_json: bool
+    times: Times | None
+
+
+def _set_one(
+    client: Client, before: JobStatus, asked: _Wanted, live: Sequence[JobStatus]
+) -> list[JobStatus]:
+    """Change a job and say how; return its state, which is none if nothing was changed."""
+    cores, request, as_json = asked.cores, asked.request, asked.as_json
+    if asked.times is not None:
+        limits = request if cores is None else {**request, "cores": int(cores)}
+        after, said_so = set_window(client, before, asked.times, limits)
+        return _conclude(client, after, [said_so], as_json)
     wanted = None if cores is None else _wanted_cores(cores, before, client, live)
     path = f"/v1/jobs/{before.id}"
     said: list[str] = []
     if cores is not None:
         preview = client.get(f"{path}/preview?cores={wanted or 0}", Preview)
-        if dry_run:
+        if asked.dry_run:
             _show_preview(preview, before, as_json)
-            return
+            return []
         taken = [each for each in _of_others(preview, before) if each.after < each.before]
         if taken and not as_json:
             click.echo(f"{title(before)}: takes {', '.join(_loss(each) for each in taken)}")
     after = before
     if request:
-        after = client.ask("PATCH", path, JobStatus, request)
-        now = {"priority": after.priority, "max": after.max}
+        after = client.ask("PATCH", path, JobStatus, dict(request))
+        usual = after.usual_limits or after
+        now = {"priority": usual.priority, "max": usual.max}
         said += [_set_to(name, value, now[name]) for name, value in request.items()]
     if cores is not None:
         after = client.ask("PUT", f"{path}/cores", JobStatus, {"cores": wanted})
         said.append(_decided(wanted, before))
+    if after.usual_limits is not None:
+        said.append("outside of its time windows, of which one is open")
+    return _conclude(client, after, said, as_json)
+
+
+def _conclude(
+    client: Client, after: JobStatus, said: Sequence[str], as_json: bool
+) -> list[JobStatus]:
+    """Say what was done, and how many cores the job has then; return its state."""
     latest = settled(client, after)
-    if as_json:
-        print_json(latest or after)
-    else:
+    if not as_json:
         click.echo(f"{title(after)}: {', '.join(said)}; {cores_now(latest)}")
+    return [latest or after]
 
 
 def _set_to(name: str, wanted: int, now: int) -> str:
@@ -111,7 +184,8 @@ def _set_to(name: str, wanted: int, now: int) -> str:
 
 def _decided(wanted: int | None, before: JobStatus) -> str:
     """Return a phrase that says how a job's cores are decided from now on."""
-    if wanted == before.by_hand:
+    usual = before.usual_limits
+    if wanted == (before.by_hand if usual is None else usual.cores):
         decider = "decided by the policy" if wanted is None else "set by hand"
         return f"no change, its cores are already {decider}"
     if wanted is None:

@@ -24,8 +24,10 @@ from tf_malleable.cli.jobs.job_texts import (
     progress,
     state,
 )
+from tf_malleable.cli.jobs.limit_windows import limits_text, usual_text
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import OperationError, format_cpuset
+from tf_malleable.model.schedules.time_window import parse_window
 from tf_malleable.model.units import duration, energy, number, percent, printable, short, size_text
 
 
@@ -80,6 +82,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("name", job.name),
         ("command", shlex.join(job.command) or "-"),
         ("user", job.user),
+        ("group", job.group or "-"),
         ("process", _process(job)),
         ("state", state(job)),
         *_why(outlook),
@@ -98,7 +101,9 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("paused or held", duration(job.paused_seconds)),
         ("expected run time", duration(job.expected_seconds)),
         ("time limit", duration(job.time_limit)),
+        *_window_lines(job),
         ("starts after", ", ".join(job.after) or "-"),
+        *([("starts if ended well", ", ".join(job.after_ok))] if job.after_ok else []),
         ("memory asked for", size_text(job.mem)),
         ("memory expected", size_text(job.expected_mem)),
         ("memory used", f"{size_text(job.used_mem)} now, {size_text(job.peak_mem)} at most"),
@@ -113,8 +118,18 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
     ]
     if job.container is not None:
         container = f"{job.container.name}, image {job.container.image or '-'}"
-        lines.insert(5, ("container", container))
+        lines.insert(6, ("container", container))
     return lines + _elastic_lines(job.elastic)
+
+
+def _window_lines(job: JobStatus) -> list[tuple[str, str]]:
+    lines = []
+    if job.between is not None:
+        lines.append(("may run", parse_window(job.between, job.days).phrase))
+    lines += [("scheduled", limits_text(each)) for each in job.schedule]
+    if job.usual_limits is not None:
+        lines.append(("otherwise", usual_text(job.usual_limits)))
+    return lines
 
 
 def _process(job: JobStatus) -> str:
@@ -168,6 +183,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("name", job.name),
         ("command", shlex.join(job.command) or "-"),
         ("user", job.user),
+        ("group", job.group or "-"),
         ("outcome", outcome(job)),
         ("exit code", "-" if job.exit_code is None else str(job.exit_code)),
         ("arrived", _at(job.submitted)),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,14 +15,22 @@ from tf_malleable.api.schema.job_names import array_base
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.background.outputs import is_kept
-from tf_malleable.cli.ended_jobs import find_ended, last_array, last_attempt, no_such_job
+from tf_malleable.cli.background.outputs import is_kept, is_resuming
+from tf_malleable.cli.ended_jobs import (
+    ended_of_group,
+    find_ended,
+    last_array,
+    last_attempt,
+    no_such_group,
+    no_such_job,
+)
 from tf_malleable.cli.jobs.job_arguments import (
     Selection,
     is_pattern,
     jobs_argument,
     named,
     of_caller,
+    of_group,
 )
 from tf_malleable.cli.jobs.job_texts import outcome, title
 from tf_malleable.cli.options import socket_option
@@ -41,20 +50,14 @@ def wait(client: Client, jobs: Selection) -> None:
     """Wait until jobs have ended, and exit as they did; without JOB, all live jobs of yours.
 
     Each JOB is an id, a name, the name of an array, or a pattern such as 'fold*' for names of
-    live jobs. The exit code is that of the first job, in the order given, that has not ended
-    with 0; for a job that was cancelled, or whose exit code is not known, it is 1 if it has
-    none. Of a job with --retries, it is that of the last attempt.
+    live jobs. With --group, these are all jobs of the group, live or ended. The exit code is that
+    of the first job, in the order given, that has not ended with 0; for a job that was cancelled,
+    or whose exit code is not known, it is 1 if it has none. Of a job with --retries, it is that of
+    the last attempt.
     """
     live = client.jobs()
-    wanted = _ids(client, jobs, live)
-    _wait(client, {each.id for each in live} & set(wanted))
     result = 0
-    for identity in dict.fromkeys(wanted):
-        record = find_ended(client, identity)
-        if record is None:
-            raise OperationError(f"job {identity} has ended, but is not in the history")
-        record = _last_attempt(client, record)
-        code = _exit_code(record)
+    for record, code in await_ends(client, selected(client, jobs, live), live):
         how = "" if code is None else f", exit code {code}"
         click.echo(f"{title(record)}: {outcome(record)}{how}")
         if code is None:
@@ -64,14 +67,47 @@ def wait(client: Client, jobs: Selection) -> None:
         raise SystemExit(result)
 
 
-def _ids(client: Client, jobs: Selection, live: list[JobStatus]) -> list[str]:
-    """Return the ids of the selected jobs, live or ended.
+def await_ends(
+    client: Client, wanted: Sequence[str], live: Sequence[JobStatus]
+) -> Iterator[tuple[JobRecord, int | None]]:
+    """Wait until jobs have ended, then yield the last attempt of each, and its exit code.
+
+    Args:
+        client: Client of the controller, which may restart meanwhile.
+        wanted: Ids of the jobs.
+        live: All live jobs.
+
+    Raises:
+        OperationError: A job is not in the history.
+    """
+    _wait(client, {each.id for each in live} & set(wanted))
+    seen: set[str] = set()
+    for identity in wanted:
+        record = find_ended(client, identity)
+        if record is None:
+            raise OperationError(f"job {identity} has ended, but is not in the history")
+        record = _last_attempt(client, record)
+        if record.id not in seen:
+            seen.add(record.id)
+            yield record, _exit_code(record)
+
+
+def selected(client: Client, jobs: Selection, live: list[JobStatus]) -> list[str]:
+    """Return the ids of the selected jobs, live or ended; by default, all live ones of the caller.
 
     Raises:
         OperationError: One of the jobs does not exist, or several live jobs have the same name.
     """
     if jobs.everyone:
         return [each.id for each in live]
+    if jobs.group is not None:
+        found: list[JobStatus | JobRecord] = [
+            *of_group(client, jobs.group, live),
+            *ended_of_group(client, jobs.group),
+        ]
+        if not found:
+            raise no_such_group(jobs.group)
+        return [each.id for each in sorted(found, key=lambda job: job.submitted)]
     if not jobs.jobs:
         return [each.id for each in of_caller(client, live)]
     wanted: list[str] = []
@@ -84,7 +120,7 @@ def _ids(client: Client, jobs: Selection, live: list[JobStatus]) -> list[str]:
         elif is_known or is_pattern(job):
             wanted += [each.id for each in named(client, job, live)]
         else:
-            raise no_such_job(job)
+            raise no_such_job(job, several=True)
     return wanted
 
 
@@ -100,7 +136,7 @@ def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
     """Return the last attempt of an ended job, once there will be no further ones."""
     if job.output is None:
         return job
-    while is_kept(Path(job.output), job.user):
+    while is_kept(Path(job.output), job.user) or is_resuming():
         time.sleep(_POLL_SECONDS)
     # The controller may not have seen the end of the last one yet.
     _wait(client, {each.id for each in client.jobs() if each.output == job.output})

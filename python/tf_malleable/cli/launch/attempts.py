@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tf_malleable.api.transport.client import Client
 
 # Signals that request the end, so that there are no further attempts.
-_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-_PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
+ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_PASSED_ON: Final = ENDING | {signal.SIGUSR1, signal.SIGUSR2}
 # Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
@@ -44,9 +44,11 @@ class Attempt:
 
     Attributes:
         output: Output file of the program in the background; None in the foreground.
+        is_patient: True if it waits for a controller that is away, as nobody waits for it.
     """
 
     output: Path | None = None
+    is_patient = False
 
     def __init__(self, telling: int) -> None:
         """Create the state.
@@ -84,12 +86,14 @@ class LastAttempt:
         job: Id of the job; None if the attempt was not a job.
         signal: Number of the signal that ended the program; None if it exited.
         is_interrupted: True if a signal to the calling process requested the end.
+        is_next_interrupted: True if the same happened to an attempt after it that was no job yet.
     """
 
     code: int
     job: str | None
     signal: int | None = None
     is_interrupted: bool = False
+    is_next_interrupted: bool = False
 
     @property
     def what(self) -> str:
@@ -188,7 +192,7 @@ def attempts(retries: int, socket: str, keeper: Keeper) -> tuple[int, int] | Las
         job = said.strip() or None
         status, is_unwanted = _wait(program, passed_on, job, socket)
         if not said and last is not None:
-            return last
+            return replace(last, is_next_interrupted=is_unwanted)
         code = status if status >= 0 else 128 - status
         last = LastAttempt(code, job, -status if status < 0 else None, is_unwanted)
         keeper.ended(last)
@@ -210,13 +214,13 @@ def _is_to_repeat(last: LastAttempt, socket: str, keeper: Keeper) -> bool:
         how = f"{last.what} ended with exit code {last.code}, {_WAITING}"
         await_end(client, last.job, partial(keeper.say, how), keeper.patience)
         is_cancelled = _is_cancelled(client, last.job, keeper.patience)
-        if is_cancelled is None and not signal.sigpending() & _ENDING:
+        if is_cancelled is None and not signal.sigpending() & ENDING:
             keeper.say(
                 f"cannot find out whether {last.what} was cancelled, so it is not started again"
             )
         if is_cancelled is not False:
             return False
-    return not signal.sigpending() & _ENDING
+    return not signal.sigpending() & ENDING
 
 
 def is_to_end(last: LastAttempt) -> bool:
@@ -224,11 +228,11 @@ def is_to_end(last: LastAttempt) -> bool:
 
     They may come shortly after the program was ended by the same signal.
     """
-    if last.is_interrupted or signal.sigpending() & _ENDING:
+    if last.is_interrupted or last.is_next_interrupted or signal.sigpending() & ENDING:
         return True
-    if last.signal not in (*_ENDING, signal.SIGKILL):
+    if last.signal not in (*ENDING, signal.SIGKILL):
         return False
-    return signal.sigtimedwait(_ENDING, _SHUTDOWN_SECONDS) is not None
+    return signal.sigtimedwait(ENDING, _SHUTDOWN_SECONDS) is not None
 
 
 def fork() -> int:
@@ -266,7 +270,7 @@ def _wait(
             # The child has received signals of the kernel, such as for Ctrl-C, itself.
             if came.si_code <= 0:
                 os.kill(program, number)
-            if number in _ENDING:
+            if number in ENDING:
                 asked = asked or number
                 if job is not None and _is_stopped(program):
                     _cancel(_client(socket), job)
@@ -315,7 +319,7 @@ def await_end(
     """
     has_told = False
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
+    while time.monotonic() < deadline and not signal.sigpending() & ENDING:
         pause = _POLL_SECONDS
         try:
             found = next((each for each in client.jobs() if each.id == job), None)
@@ -337,7 +341,7 @@ def _is_cancelled(client: Client, job: str, patience: float) -> bool | None:
     from tf_malleable.cli.ended_jobs import find_ended
 
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
+    while time.monotonic() < deadline and not signal.sigpending() & ENDING:
         pause = _POLL_SECONDS
         try:
             if all(each.id != job for each in client.jobs()):

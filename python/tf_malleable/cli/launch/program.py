@@ -25,6 +25,52 @@ def is_program(name: str) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
+def with_python(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command that begins with a Python script as one that can be executed.
+
+    A script in a file named ``*.py`` that cannot be executed itself, as it is not executable or
+    has no ``#!`` line, gets the Python of the active virtual environment (VIRTUAL_ENV), or else
+    the first ``python3`` of PATH, or else the one that runs tfm. Other commands stay as they are.
+
+    Raises:
+        ValueError: There are several scripts, and it is unclear whether all are to run.
+    """
+    script = command[0]
+    if not script.endswith(".py") or not os.path.isfile(script):
+        return command
+    if os.access(script, os.X_OK) and _has_interpreter(script):
+        is_found = os.path.dirname(script) or is_program(script)
+        return command if is_found else (f"./{script}", *command[1:])
+    if len(command) > 1 and all(map(_is_script, command)):
+        raise ValueError(
+            f"{len(command)} scripts are given: tfm submit --each makes a job of each, and"
+            f" python {script} before the others makes them its arguments"
+        )
+    return (_python(), f"./{script}" if script.startswith("-") else script, *command[1:])
+
+
+def _is_script(path: str) -> bool:
+    return path.endswith(".py") and os.path.isfile(path)
+
+
+def _has_interpreter(script: str) -> bool:
+    try:
+        with open(script, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True  # Whatever executes it says what is wrong.
+
+
+def _python() -> str:
+    """Return the Python of the environment, for scripts that name none."""
+    folders = os.get_exec_path()
+    paths = [os.path.join(folder, "python3") for folder in folders]
+    if active := os.environ.get("VIRTUAL_ENV"):
+        paths.insert(0, os.path.join(active, "bin", "python"))
+    found = (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
+    return next(found, sys.executable)
+
+
 def is_seen_by_a_shell() -> bool:
     """Return whether a shell with job control may wait for this process.
 
@@ -80,7 +126,9 @@ def become(command: tuple[str, ...]) -> NoReturn:
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        say(f"there is no program {command[0]!r}")
+        is_script = command[0].endswith(".py") and os.path.isfile(command[0])
+        meant = f"; did you mean: python {' '.join(command)}?" if is_script else ""
+        say(f"there is no program {command[0]!r}{meant}")
         sys.exit(127)
     except OSError as error:
         say(f"cannot run {command[0]!r}: {error.strerror}")

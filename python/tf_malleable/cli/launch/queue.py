@@ -17,9 +17,14 @@ from tf_malleable.model.units import cores
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Final
 
     from tf_malleable.api.schema.join import Join
     from tf_malleable.cli.launch.attempts import Attempt
+
+
+JOB: Final = "TF_MALLEABLE_JOB"
+"""Variable with the id of the job, in the environment of its program."""
 
 
 def wait_in_queue(
@@ -47,6 +52,7 @@ def wait_in_queue(
             lambda: Connection(join.socket),
             lambda connection: submit(connection, join.request, queue=queue),
             notices=_ProgramNotices(join, id_file, attempt),
+            is_patient=attempt is not None and attempt.is_patient,
         )
     except _PartOfAJob:
         return ()
@@ -96,7 +102,8 @@ class _PartOfAJob(Exception):  # noqa: N818 - not an error
 class _ProgramNotices(QueueNotices):
     def __init__(self, join: Join, id_file: str | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
-        self._after = join.request.after
+        self._after = (*join.request.after, *join.request.after_ok)
+        self._between = join.request.between
         # An array would say it for each of its jobs.
         self._most = None if join.request.array else join.request.max
         self._id_file = id_file
@@ -125,6 +132,9 @@ class _ProgramNotices(QueueNotices):
                 self._attempt.alone()
         if not job.is_caller:
             raise _PartOfAJob
+        if job.cause is not None:
+            raise OperationError(f"job {job.id} does not start: {job.cause}")
+        os.environ[JOB] = job.id
         mark_this_process()
 
     def waiting(self, job: Submitted) -> None:
@@ -132,6 +142,9 @@ class _ProgramNotices(QueueNotices):
             return  # There is no user to inform, and the output belongs to the program alone.
         if self._after:
             say(f"job {job.id} starts after the end of job {', '.join(self._after)}")
+            return
+        if self._between is not None:
+            say(f"job {job.id} may run only between {self._between}; tfm jobs shows the queue")
             return
         super().waiting(job)
 

@@ -31,6 +31,12 @@ OPTIONS: Final = (
     GPUS,
     CommandOption("name", "Name of the job.  [default: the program]", "text", "NAME"),
     CommandOption(
+        "group",
+        "Group of your jobs, which tfm cancel, wait and others take as --group NAME.",
+        "text",
+        "NAME",
+    ),
+    CommandOption(
         "queue",
         "Wait if too few cores are free, or fail.  [default: --queue]",
         "switch",
@@ -74,6 +80,27 @@ OPTIONS: Final = (
         multiple=True,
     ),
     CommandOption(
+        "between",
+        "Run only in this part of the day, in local time, such as 22:00-07:00; outside of it, wait"
+        " or be held.",
+        "text",
+        "TIMES",
+    ),
+    CommandOption(
+        "days",
+        "Days on which --between begins, such as mon-fri or sat,sun.  [default: all]",
+        "text",
+        "DAYS",
+    ),
+    CommandOption(
+        "after-ok",
+        "Start after this job has ended with exit code 0, and never if it ends otherwise; can be"
+        " repeated.",
+        "text",
+        "JOB",
+        multiple=True,
+    ),
+    CommandOption(
         "retries",
         "Start a failed program again, up to N times, each time as a new job.",
         "int",
@@ -93,8 +120,9 @@ OPTIONS: Final = (
     CommandOption("detach", "Print the job's id and run it in the background: tfm submit."),
     CommandOption(
         "notify",
-        "In the background only: run this shell command when the job has ended, with TFM_JOB,"
-        " TFM_EXIT_CODE, TFM_CAUSE and TFM_OUTPUT in its environment.",
+        "In the background only: run this shell command when the job has ended, with"
+        " TF_MALLEABLE_JOB, TF_MALLEABLE_JOB_EXIT_CODE, TF_MALLEABLE_JOB_CAUSE and"
+        " TF_MALLEABLE_JOB_OUTPUT in its environment. See also tfm notify.",
         "text",
         "COMMAND",
     ),
@@ -130,6 +158,7 @@ class RunOptions:
     mem: int | None
     gpus: int
     name: str | None
+    group: str | None
     queue: bool
     id_file: str | None
     require_controller: bool
@@ -139,6 +168,9 @@ class RunOptions:
     time_limit: float | None
     expected: float | None
     after: tuple[str, ...]
+    between: str | None
+    days: str | None
+    after_ok: tuple[str, ...]
     retries: int
     requeue: bool
     kill_leftovers: bool

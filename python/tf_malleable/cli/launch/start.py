@@ -16,6 +16,7 @@ from tf_malleable.cli.launch.program import (
     is_seen_by_a_shell,
     limit_by_hand,
     preload,
+    with_python,
 )
 from tf_malleable.cli.messages import say
 from tf_malleable.linux.cgroups.container import in_container
@@ -53,6 +54,7 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
         OperationError: The program must not or cannot start.
         SystemExit: The program cannot be executed, or another process runs it.
     """
+    options = _with_python(options)
     if options.tier:
         from tf_malleable.cli.tier.join import join_tier
 
@@ -62,11 +64,7 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
     if os.environ.get(_COORDINATOR):
         _become_elastic_worker(options)
     required = requirement.is_controller_required(asked_for=options.require_controller)
-    _check_background(options)
-    if not 0 <= options.retries <= _MOST_RETRIES:
-        raise ValueError(
-            f"--retries must be an integer from 0 to {_MOST_RETRIES}, not {options.retries}"
-        )
+    check(options)
     most = environment.max_threads()
     environment.first_threads()  # Refuse an invalid number before the program starts.
     following = _is_to_follow(options.follow_cgroup)
@@ -83,33 +81,35 @@ def start(options: RunOptions, again: StoredJob | None = None) -> NoReturn:
     become(options.command)
 
 
+def check(options: RunOptions) -> None:
+    """Raise ValueError if options contradict each other, or one is out of its range."""
+    _check_background(options)
+    if not 0 <= options.retries <= _MOST_RETRIES:
+        raise ValueError(
+            f"--retries must be an integer from 0 to {_MOST_RETRIES}, not {options.retries}"
+        )
+
+
+def _with_python(options: RunOptions) -> RunOptions:
+    """Return the options with a command that can be executed; see with_python()."""
+    command = with_python(options.command)
+    if command == options.command:
+        return options
+    from dataclasses import replace
+
+    return replace(options, command=command)
+
+
 def _admitted_as_job(
     options: RunOptions, required: bool, again: StoredJob | None
 ) -> Collection[int]:
     """Make the program to come a job; return its CPUs, as ask_controller()."""
-    is_to_be_kept = options.start_controller is None and options.detach
-    if (options.start_controller or is_to_be_kept) and is_program(options.command[0]):
-        from tf_malleable.cli.launch.controller_start import start_controller
-
-        start_controller(options.socket)
+    if is_program(options.command[0]):
+        ensure_controller(options)
     # Slow to load, and not needed with --threads.
-    from tf_malleable.api.schema.job_names import default_name, shortened_command
-    from tf_malleable.api.schema.job_request import ASKED, JobRequest
     from tf_malleable.api.schema.join import JOIN, Join
 
-    request = JobRequest(
-        name=options.name or default_name(options.command),
-        command=shortened_command(options.command),
-        gpus=options.gpus,
-        time_limit=options.time_limit,
-        expected=options.expected,
-        area=options.area,
-        after=_ids(options.after, options.socket),
-        array=None if again is None else again.array,
-        at_once=None if again is None else again.at_once,
-        kill_leftovers=options.kill_leftovers,
-        **{name: getattr(options, name) for name in ASKED},
-    )
+    request = job_request(options, again)
     if options.array is not None:
         from tf_malleable.cli.launch.arrays import continue_for_each
 
@@ -126,8 +126,50 @@ def _admitted_as_job(
     return ask_controller(join, options.queue, options.id_file, required, attempt)
 
 
-def _ids(jobs: tuple[str, ...], socket: str) -> tuple[str, ...]:
-    """Return the ids of those of these jobs that have not ended yet.
+def ensure_controller(options: RunOptions) -> None:
+    """Start a controller if none answers and the options say so; see start_controller()."""
+    is_to_be_kept = options.start_controller is None and options.detach
+    if options.start_controller or is_to_be_kept:
+        from tf_malleable.cli.launch.controller_start import start_controller
+
+        start_controller(options.socket)
+
+
+def job_request(options: RunOptions, again: StoredJob | None = None) -> JobRequest:
+    """Return the request of the job to come.
+
+    Args:
+        options: Options of the command.
+        again: The job, if it is submitted again.
+
+    Raises:
+        ValueError: An option is invalid.
+        OperationError: A job to start after does not exist, or there is no controller to ask.
+    """
+    from tf_malleable.api.schema.job_names import default_name, shortened_command
+    from tf_malleable.api.schema.job_request import ASKED, JobRequest
+
+    return JobRequest(
+        name=options.name or default_name(options.command),
+        command=shortened_command(options.command),
+        gpus=options.gpus,
+        time_limit=options.time_limit,
+        expected=options.expected,
+        area=options.area,
+        after=_ids(options.after, options.socket),
+        after_ok=_ids(options.after_ok, options.socket, succeeding=True),
+        group=options.group,
+        between=options.between,
+        days=options.days,
+        array=None if again is None else again.array,
+        at_once=None if again is None else again.at_once,
+        kill_leftovers=options.kill_leftovers,
+        **{name: getattr(options, name) for name in ASKED},
+    )
+
+
+def _ids(jobs: tuple[str, ...], socket: str, *, succeeding: bool = False) -> tuple[str, ...]:
+    """Return the ids of those of these jobs that have not ended yet, or not succeeded if asked.
 
     Raises:
         OperationError: One of the jobs does not exist, or there is no controller.
@@ -139,7 +181,7 @@ def _ids(jobs: tuple[str, ...], socket: str) -> tuple[str, ...]:
     from tf_malleable.api.transport.client import Client
     from tf_malleable.cli.ended_jobs import unended
 
-    return unended(Client(Path(socket)), jobs)
+    return unended(Client(Path(socket)), jobs, or_failed=succeeding)
 
 
 def _check_background(options: RunOptions) -> None:
@@ -262,7 +304,8 @@ def ask_controller(
             controller.
     """
     try:
-        os.stat(join.socket)  # Avoids the import below if there is no controller.
+        if attempt is None or not attempt.is_patient:
+            os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.launch.queue import wait_in_queue
 
         return wait_in_queue(join, queue=queue, id_file=id_file, attempt=attempt)

@@ -127,6 +127,14 @@ _PATIENCE_SECONDS = 30.0
     metavar="TIME",
     help="End after TIME without jobs and requests.  [default: never; with --detach 1d]",
 )
+@click.option(
+    "--slice",
+    "slice_",
+    metavar="others=N",
+    help="Let login users use N CPUs besides their jobs, and jobs the rest; for root, with systemd."
+    "  [default: no limit]",
+)
+@click.option("--slice-root", metavar="PATH", hidden=True)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
@@ -146,6 +154,8 @@ def controller(
     budgets_from: Path | None,
     detach: bool,
     idle_end: float | None,
+    slice_: str | None,
+    slice_root: str | None,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -182,6 +192,8 @@ def controller(
         log=log,
         ready=ready,
         idle_end=idle_end,
+        slice=slice_,
+        slice_root=slice_root,
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)
@@ -203,7 +215,7 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
         ready: Descriptor for whoever waits for a controller in the background, but not for jobs.
     """
     from tf_malleable.api.transport.address import NoAnswerError, default_listening_socket
-    from tf_malleable.cli.background.outputs import output_folder
+    from tf_malleable.cli.background.outputs import begin_resumption, output_folder
     from tf_malleable.cli.background.stored_job import interrupted_jobs
 
     path = os.path.abspath(socket or default_listening_socket())
@@ -214,8 +226,11 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
         jobs = "1 job was" if count == 1 else f"{count} jobs were"
         say(f"{jobs} interrupted: tfm submit --resume")
         return
+    resuming = begin_resumption()
     child = os.fork()
     if child:
+        if resuming is not None:
+            os.close(resuming)
         os.waitpid(child, 0)
         return
     code = 1
@@ -232,7 +247,7 @@ def _resume_stored_jobs(socket: Path | None, log: Path | None, ready: int | None
                 os.close(ready)
             os.dup2(2, 1)
             with suppress(NoAnswerError):  # The controller has not started, and has said why.
-                resume(path, _PATIENCE_SECONDS)
+                resume(path, resuming, _PATIENCE_SECONDS)
         code = 0
     except (OperationError, OSError) as error:
         code = report(OperationError(str(error)))

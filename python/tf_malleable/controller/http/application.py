@@ -125,6 +125,8 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "preview": lambda call: (200, service.preview(call.peer, call.job, call.query)),
         "preview_policy": lambda call: (200, service.preview_policy(call.query.policy)),
         "set_cores": lambda call: (200, service.set_cores(call.peer, call.job, call.body.cores)),
+        "schedule": lambda call: (200, service.schedule(call.peer, call.job, call.body)),
+        "unschedule": lambda call: (200, service.unschedule(call.peer, call.job)),
         "pause": lambda call: (200, service.pause(call.peer, call.job)),
         "resume": lambda call: (200, service.resume(call.peer, call.job)),
         "cancel": lambda call: (200, service.cancel(call.peer, call.job)),

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_malleable.api.schema.grant_line import GrantLine
-from tf_malleable.api.schema.messages import JobStatus, Speed
+from tf_malleable.api.schema.messages import JobStatus, ScheduledLimits, Speed, UsualLimits
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import size_text
+from tf_malleable.scheduling.records import limit_schedule as records
 from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.metrics import rounded
 
 
@@ -59,7 +61,9 @@ def job_status(
         weight=record.weight,
         output=record.output,
         after=list(record.after),
+        after_ok=list(record.after_ok),
         array=record.array,
+        group=record.group,
         time_limit=record.time_limit,
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
@@ -103,8 +107,26 @@ def job_status(
         cause=record.cause,
         remaining=0 if record.main_ended is None else len(live.processes.tree),
         reason=reason,
+        between=None if record.window is None else record.window.between,
+        days=None if record.window is None else record.window.days_text,
+        schedule=[_scheduled(each) for each in record.schedule],
+        usual_limits=_usual(record),
         as_of=now,
     )
+
+
+def _scheduled(limits: records.WindowLimits) -> ScheduledLimits:
+    window = limits.window
+    return ScheduledLimits(
+        window.between, window.days_text, limits.cores, limits.max, limits.priority
+    )
+
+
+def _usual(record: Record) -> UsualLimits | None:
+    usual = record.usual_limits
+    if usual is None:
+        return None
+    return UsualLimits(usual.by_hand, usual.shape.max, usual.priority)
 
 
 def why_confined(live: LiveJob) -> str | None:
@@ -167,6 +189,8 @@ def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
     """
     if before:
         return "other jobs have not ended: the job starts after them"
+    if live.outside and live.record.window is not None:
+        return f"the job may run only {live.record.window.phrase}"
     record = live.record
     need = record.mem if record.mem is not None else live.measured.lessons.peak_mem
     if live.lack == "memory":

@@ -52,6 +52,7 @@ class LiveJob:
         container: Controls the job's container; None for processes of the host.
         diverged: True if the container's state differs from the last command.
         lack: Resource other than cores that the job waits for; None if none.
+        outside: True while the time window in which the job may run is closed.
     """
 
     record: Record
@@ -68,6 +69,7 @@ class LiveJob:
     container: Container | None = None
     diverged: bool = False
     lack: Lack | None = None
+    outside: bool = False
     _idle: tuple[Record, Speedometer, Lessons, Job] | None = None
 
     # Mutators; nothing else assigns to its attributes.
@@ -112,6 +114,11 @@ class LiveJob:
     def note_lack(self, lack: Lack | None) -> None:
         """Record the resource other than cores that the job waits for; None for none."""
         self.lack = lack
+
+    def note_outside(self, outside: bool) -> bool:
+        """Record whether the job's time window is closed; return whether that has changed."""
+        before, self.outside = self.outside, outside
+        return outside != before
 
     def amend(self, record: Record) -> None:
         """Replace the record."""
@@ -196,6 +203,10 @@ class LiveJob:
         """Record that the job has reached its time limit."""
         self.record = replace(self.record, overdue=True)
 
+    def note_unmet(self, job: str) -> None:
+        """Record that a job did not succeed that this one was to start only after."""
+        self.record = replace(self.record, unmet=job)
+
     def note_told(self, processes: Iterable[ProcessId]) -> None:
         """Record that processes of the cancelled job were sent SIGTERM."""
         self.told.update(processes)
@@ -222,7 +233,7 @@ class LiveJob:
 
     def is_out_of_reach(self, now: float) -> bool:
         """Return whether the job could not use cores, even if no person has paused it."""
-        return self.record.cancelled or self.stopped or self.is_absent(now)
+        return self.record.cancelled or self.stopped or self.outside or self.is_absent(now)
 
     def is_absent(self, now: float) -> bool:
         """Return whether the job waits for cores, but no process is connected to start it."""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from tf_malleable.api.schema.job_request import LEAST_MEM, MOST_GPUS, MOST_MEM
+from tf_malleable.api.validation import cut
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
 from tf_malleable.model.units import parse_size, quoted
 
@@ -44,6 +45,9 @@ _LIMITS: Final = {
     "max-gpus": (0, MOST_GPUS),
 }
 _HEAVIEST = 1000.0
+_LONGEST_COMPLAINT: Final = 300
+# Of a user id, which has 32 bits.
+_MOST_DIGITS: Final = 10
 
 
 def default_quotas() -> Quotas:
@@ -73,7 +77,9 @@ def read_quotas(path: Path) -> Quotas:
     except UnicodeDecodeError:
         raise ValueError(f"the quotas in {path} are not UTF-8") from None
     except configparser.Error as error:
-        raise ValueError(f"the quotas in {path} are invalid: {_one_line(error)}") from None
+        raise ValueError(
+            f"the quotas in {path} are invalid: {cut(str(error), _LONGEST_COMPLAINT)}"
+        ) from None
     try:
         usual = _quota(_ALL, parser.defaults())
         own = {_user_id(name): _quota(name, parser[name]) for name in parser.sections()}
@@ -84,12 +90,8 @@ def read_quotas(path: Path) -> Quotas:
     return Quotas(usual, {**own, 0: NO_QUOTA})
 
 
-def _one_line(error: configparser.Error) -> str:
-    return " ".join(str(error).split())
-
-
 def _user_id(name: str) -> int:
-    if name.isascii() and name.isdigit():
+    if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS:
         return int(name)
     try:
         return pwd.getpwnam(name).pw_uid

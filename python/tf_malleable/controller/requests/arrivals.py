@@ -15,11 +15,11 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.requests.callers import Callers
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.scheduler.reactor import Reactor
-from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.cgroups import job_cgroup
+from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.processes import pidfds, procfs
 from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.model.units import quoted
 
 
 class Arrivals:
@@ -57,7 +57,7 @@ class Arrivals:
         process = procfs.identify(peer.pid)
         group = None
         if process is not None:
-            group = await asyncio.to_thread(job_cgroup.make, process)
+            group = await asyncio.to_thread(self._roster.make_group, process)
             if group is not None:
                 self._roster.remove_when_empty(group)
         return group
@@ -80,6 +80,9 @@ class Arrivals:
             known.expect(now)
             return job_status(known, now, peer.pid), False
         live = self._new(peer, submission, now, group)
+        if (unmet := self._roster.unmet(live.record)) is not None:
+            # The process itself ends once it has said so: it may have to report its id first.
+            self._roster.note_unmet(live, unmet)
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
             reason = why_not(live, self._roster.before(live))
@@ -120,4 +123,10 @@ class Arrivals:
         except ValueError as error:
             raise Refusal(400, str(error)) from None
         self._admission.check_new(request, peer.pid, peer.uid, running=submission.running)
+        try:
+            unknown = [job for job in request.after_ok if not self._roster.is_known(job)]
+        except StoreError as error:
+            raise Refusal(503, f"cannot find out how other jobs ended: {error}") from None
+        if unknown:
+            raise Refusal(409, f"there is no job {quoted(unknown[0])} to start after")
         return request

@@ -82,8 +82,12 @@ class ContainerJobs:
 
     def seen(self, found: Found) -> None:
         """Handle a container's current state; it may have been reported before."""
-        self._roster.record_missed_exit(found.info.id, found.exit_code)
+        self._roster.record_missed_exit(
+            found.info.id, found.exit_code, out_of_memory=found.out_of_memory
+        )
         live = self._roster.in_container(found.info.id)
+        if live is None and found.out_of_memory:
+            self._roster.note_out_of_memory(found.info.id)
         if live is not None and _was_restarted(live, found):
             self._roster.end(live, None)
             live = None
@@ -157,7 +161,7 @@ class ContainerJobs:
 
     def _compare(self, live: LiveJob, found: Found) -> None:
         if found.state == "ended":
-            self._roster.end(live, found.exit_code)
+            self._roster.end(live, found.exit_code, out_of_memory=found.out_of_memory)
         elif found.pid is not None and live.record.process is None:
             try:
                 process, pidfd = self._process(found)

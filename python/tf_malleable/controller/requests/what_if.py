@@ -19,6 +19,7 @@ from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import NO_GRANT, Allocation
+from tf_malleable.model.schedules.local_time import next_opening
 from tf_malleable.policies import registry
 from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.decision.decision import Candidate
@@ -110,12 +111,19 @@ class Foresight:
             now = self._reactor.now()
             reason, can_start = Reasons(self._reactor, now).explain(live)
             if not can_start:
-                return Outlook(reason)
+                return Outlook(reason, self._opening(live))
             start = self._start(live, now)
             await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             self._turns.release()
         return Outlook(reason, start.at, start.guessed)
+
+    def _opening(self, live: LiveJob) -> float | None:
+        """Return when the time window of a job that waits for it opens; None if it does not."""
+        record = live.record
+        if not live.outside or record.window is None or record.held or record.cancelled:
+            return None
+        return next_opening(record.window, self._reactor.wall())
 
     def _start(self, live: LiveJob, now: float) -> ExpectedStart:
         until = time.thread_time() + _LOOK_SECONDS

@@ -17,6 +17,7 @@ from tf_malleable.linux.processes.priority import unpinned_cpus
 from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS
+from tf_malleable.model.schedules.time_window import parse_window
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.job_record import Record
 
@@ -122,6 +123,9 @@ class Admission:
                 state file accepts no more jobs.
         """
         shape = self.check(request, running=running)
+        window = None
+        if request.between is not None:
+            window = parse_window(request.between, request.days)
         account = account_of(uid)
         self.quotas.new(account, request, shape, self.live(), running=running)
         try:
@@ -151,6 +155,9 @@ class Admission:
             output=request.output,
             area=request.area,
             kill_leftovers=request.kill_leftovers,
+            window=window,
+            after_ok=request.after_ok,
+            group=request.group,
             account=None if account == uid else account,
         )
         return time_accounts.joined(record, now) if running else record

@@ -7,9 +7,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
-from tf_malleable.api.schema.history import Outcome
+import msgspec
+
+from tf_malleable.api.schema.history import JobRecord, Outcome
 from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.job_measurements import JobMeasurements
@@ -19,7 +24,7 @@ from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.processes.leftovers import Leftovers
-from tf_malleable.controller.state.exit_file import RecordedExit, recorded_exits
+from tf_malleable.controller.state.exit_file import RecordedExit, read_exit, recorded_exits
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
@@ -36,8 +41,16 @@ from tf_malleable.scheduling.records.phases import Phases
 
 # Longest delay with which an engine reports the exit code of a container.
 _ENGINE_SECONDS = 0.5
+# Number of containers that ended last of which the engine may still report why.
+_ENDED_LATELY = 100
 # Jobs without a main process that are checked in a call, each in about 0.02 ms.
 _CHECKED_AT_ONCE = 50
+
+# Time in which a keeper records an exit.
+_KEEPER_SECONDS = 2.0
+_KEEPER_POLL_SECONDS = 0.05
+# Of a job that others may start after only if it succeeds. If nobody knows that, it is none.
+_UNSUCCESSFUL: Final = ("failed", "cancelled", "unknown")
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +61,11 @@ class Roster:
     Attributes:
         live: Live jobs by id, in order of arrival.
         ended: Number of jobs that have ended so far.
+        exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
+            if these are not limited.
     """
+
+    exempt: Callable[[ProcessId], None] | None = None
 
     def __init__(
         self,
@@ -91,6 +108,10 @@ class Roster:
         # What keepers have recorded of jobs that ended while no controller ran, by id.
         self._exits: Mapping[str, RecordedExit] = {}
         self._emptying = Emptying()
+        # Searches for the exits of ended jobs whose success others need, by id.
+        self._undecided: dict[str, asyncio.Task[None]] = {}
+        # Ends that the engine has not reported yet, by container.
+        self._lately: dict[str, JobRecord] = {}
 
     def load(self) -> None:
         """Adopt the running jobs of an earlier controller.
@@ -102,6 +123,9 @@ class Roster:
         self._exits = recorded_exits(filter(_may_have_ended_unseen, records))
         for record in records:
             self._adopt(record)
+        for live in [*self.live.values()]:
+            if (job := self.unmet(live.record)) is not None:
+                self._cancel_unmet(live, job)
 
     async def remove_orphaned_cgroups(self) -> None:
         """Remove the cgroups of jobs of which no record is left, once they have no processes."""
@@ -228,7 +252,7 @@ class Roster:
         live.attach_process(process, pidfd)
         if live.record.container is None:
             if group is None or process.pid not in group.pids():
-                group = job_cgroup.make(process)
+                group = self.make_group(process)
             live.attach_group(group)
             if group is not None:
                 # The cgroup was made before its job, and so was scheduled for removal.
@@ -243,6 +267,12 @@ class Roster:
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
         # A grant must not thaw a container that was frozen by others.
         self._look_at(live)
+
+    def make_group(self, process: ProcessId) -> JobGroup | None:
+        """Make the cgroup of a job; return None if there can be none."""
+        if self.exempt is not None:  # First, as the cgroup is made below that of the process.
+            self.exempt(process)
+        return job_cgroup.make(process)
 
     def _note_main(self, live: LiveJob, process: ProcessId) -> None:
         self._by_main[process.pid, process.start] = live
@@ -314,9 +344,41 @@ class Roster:
 
     def before(self, live: LiveJob) -> list[LiveJob]:
         """Return the live jobs that must end before this one starts."""
-        if not live.record.after or live.record.state != "waiting":
+        record = live.record
+        if not (record.after or record.after_ok) or record.state != "waiting":
             return []
-        return [self.live[job] for job in live.record.after if job in self.live]
+        jobs = dict.fromkeys((*record.after, *record.after_ok))
+        return [self.live[job] for job in jobs if job in self.live]
+
+    def is_blocked(self, live: LiveJob) -> bool:
+        """Return whether other jobs must end before this one starts, or their ends be known."""
+        if self.before(live):
+            return True
+        if not live.record.after_ok or not (self._missed or self._undecided):
+            return False
+        unknown = {*self._undecided, *(each.id for each in self._missed.values())}
+        return not unknown.isdisjoint(live.record.after_ok)
+
+    def unmet(self, record: Record) -> str | None:
+        """Return a job that has not succeeded and that a waiting one needs; None if there is none.
+
+        Raises:
+            StoreError: The history cannot be read.
+        """
+        if record.state != "waiting" or record.cancelled:
+            return None
+        here = self.live.keys() | self._undecided.keys()
+        ended = (job for job in record.after_ok if job not in here)
+        return next((job for job in ended if self._store.outcome(job) in _UNSUCCESSFUL), None)
+
+    def is_known(self, job: str) -> bool:
+        """Return whether there is or was a job with this id.
+
+        Raises:
+            StoreError: The history cannot be read.
+        """
+        is_present = job in self.live or any(job == each.id for each in self._missed.values())
+        return is_present or self._store.outcome(job) is not None
 
     def held_back(self) -> frozenset[str]:
         """Return the ids of the waiting jobs whose arrays may not start them yet."""
@@ -327,12 +389,31 @@ class Roster:
         """Ids of containers that ended while no controller ran."""
         return frozenset(self._missed)
 
-    def record_missed_exit(self, container: str, code: int | None) -> None:
-        """Record the exit code of a container of `missed`; None if unknown."""
+    def record_missed_exit(
+        self, container: str, code: int | None, *, out_of_memory: bool = False
+    ) -> None:
+        """Record the end of a container of `missed`.
+
+        Args:
+            container: Id of the container.
+            code: Exit code; None if unknown.
+            out_of_memory: Whether a process of it was killed for lack of memory.
+        """
         record = self._missed.pop(container, None)
         if record is not None:
-            self._record_missed(record, code)
+            self._record_missed(record, code, replace(NOT_MEASURED, out_of_memory=out_of_memory))
             self._request_decision()
+
+    def note_out_of_memory(self, container: str) -> None:
+        """Record that a process of a container that has just ended was killed for lack of memory.
+
+        The kernel reports the end before the engine does, and the cores do not wait for that.
+        """
+        ended = self._lately.pop(container, None)
+        if ended is not None and ended.outcome in ("failed", "unknown"):
+            self._store.amend_ended(msgspec.structs.replace(ended, cause="out-of-memory"))
+            _log.info("job %s (%s): it was out of memory", ended.id, ended.name)
+            self._request_decision()  # After which it is written to the file.
 
     def _record_missed(
         self,
@@ -354,6 +435,8 @@ class Roster:
         self._store.add_span(time_accounts.span(record, at))
         record = time_accounts.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
+        if outcome == "unknown" and _is_of_earlier_boot(record):
+            outcome = "interrupted"
         self._record_end(record, at, outcome, code, measured)
 
     def _process_ended(self, live: LiveJob) -> None:
@@ -444,8 +527,15 @@ class Roster:
         if not live.over:
             self.end(live, None)
 
-    def end(self, live: LiveJob, code: int | None) -> None:
-        """Record that a job has ended, with its exit code as in a shell, None if unknown."""
+    def end(self, live: LiveJob, code: int | None, *, out_of_memory: bool = False) -> None:
+        """Record that a job has ended.
+
+        Args:
+            live: The job.
+            code: Exit code as in a shell; None if unknown.
+            out_of_memory: Whether a container's engine says that a process of it was killed for
+                lack of memory.
+        """
         now = self._clock.now()
         self._store.add_span(time_accounts.span(live.record, now))
         was_cancelled = live.record.cancelled or live.record.started is None
@@ -459,7 +549,7 @@ class Roster:
             live.measured.speed,
             live.measured.peak_mem,
             *kept,
-            processes.lacked_memory(live),
+            out_of_memory or processes.lacked_memory(live),
             len(left),
             processes.commands(left),
         )
@@ -497,6 +587,16 @@ class Roster:
         account = None if record.account is None else user_name(record.account)
         ended = metrics.ended(record, at, outcome, code, measured, user=user, account=account)
         self._store.end(record.id, ended)
+        if record.container is not None:
+            self._lately[record.container.id] = ended
+            if len(self._lately) > _ENDED_LATELY:
+                del self._lately[next(iter(self._lately))]
+        needing = any(record.id in live.record.after_ok for live in self.live.values())
+        if outcome == "unknown" and ended.output is not None and needing:
+            task = asyncio.get_running_loop().create_task(self._ask_keeper(ended))
+            self._undecided[record.id] = task
+        elif outcome in _UNSUCCESSFUL:
+            self._cancel_needing(record.id)
         self.ended += 1
         self._instruments.ended.labels(outcome).inc()
         how = "" if ended.cause is None else f" ({ended.cause})"
@@ -509,6 +609,51 @@ class Roster:
             _log.warning(
                 "%s: killed what its main process has left behind: %s", record.title, which
             )
+
+    async def _ask_keeper(self, ended: JobRecord) -> None:
+        """Find out whether a job has succeeded, from its keeper, as old kernels do not tell."""
+        assert ended.output is not None
+        deadline = self._clock.now() + _KEEPER_SECONDS
+        recorded = None
+        while recorded is None and self._clock.now() < deadline:
+            reading = asyncio.to_thread(read_exit, Path(ended.output), ended.user)
+            # A user's file system need not answer.
+            with suppress(asyncio.TimeoutError):
+                recorded = await asyncio.wait_for(reading, _KEEPER_SECONDS)
+            if recorded is not None and not recorded.is_of(ended.submitted):
+                recorded = None
+            if recorded is None:
+                await asyncio.sleep(_KEEPER_POLL_SECONDS)
+        del self._undecided[ended.id]
+        if recorded is not None:
+            outcome = _outcome(recorded.code)
+            self._store.amend_ended(
+                msgspec.structs.replace(ended, outcome=outcome, exit_code=recorded.code)
+            )
+        if recorded is None or recorded.code:
+            self._cancel_needing(ended.id)
+        self._request_decision()
+
+    def _cancel_needing(self, job: str) -> None:
+        """Cancel the waiting jobs that need the success of a job."""
+        for live in [*self.live.values()]:
+            if job in live.record.after_ok and not live.record.cancelled:
+                self._cancel_unmet(live, job)
+
+    def _cancel_unmet(self, live: LiveJob, job: str) -> None:
+        """Cancel a waiting job, as one that it needs has not succeeded."""
+        if live.record.state != "waiting":
+            return
+        self.note_unmet(live, job)
+        # First: a controller that takes over must not take its end for a failure of its own.
+        self._store.flush()
+        enforcement.terminate(live)
+
+    def note_unmet(self, live: LiveJob, job: str) -> None:
+        """Have a waiting job end by itself, or be killed: one that it needs did not succeed."""
+        live.note_unmet(job)
+        live.cancel(self._clock.now())
+        self._store.save(live.record)
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""
@@ -549,7 +694,7 @@ class Roster:
     def close(self) -> None:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._emptying.close()
-        for search in self._searches.values():
+        for search in (*self._searches.values(), *self._undecided.values()):
             search.cancel()
         for live in tuple(self.live.values()):
             if live.suspended:
@@ -576,6 +721,11 @@ def _may_have_ended_unseen(record: Record) -> bool:
     if record.process is None or record.exit_code is not None:
         return False
     return record.main_ended is not None or not procfs.is_alive(record.process)
+
+
+def _is_of_earlier_boot(record: Record) -> bool:
+    """Return whether the host was rebooted since the main process of a job started."""
+    return record.process is not None and record.process.boot != procfs.boot_id()
 
 
 def _ends_with_main(record: Record) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tf_malleable.controller.clock import Clock
+from tf_malleable.controller.clock import Clock, until_next
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Needs, Provision
@@ -32,6 +32,7 @@ from tf_malleable.scheduling.decision.admission_order import Starts
 from tf_malleable.scheduling.decision.decision import Candidate, Change
 from tf_malleable.scheduling.decision.decision_loop import DecisionLoop
 from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.limit_schedule import is_outside, scheduled
 
 _POLICY = "policy"
 
@@ -42,6 +43,8 @@ _SAVE_SECONDS = 0.02
 # steps if there are many.
 _TIDY_SECONDS = 60.0
 _TIDY_STEP_SECONDS = 1.0
+# Also the longest time for which a clock that jumps is not noticed.
+_WINDOW_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class Reactor:
         react: Makes a decision now and carries out what changes.
         react_soon: Schedules one decision for all events of this iteration of the loop.
         limited: Returns a machine with its power limits, for a decision; None for no limits.
+        wall: Returns Unix time in seconds on the clock that people see, which may jump. Time
+            windows follow it.
     """
 
     limited: Callable[[Machine], Machine] | None = None
@@ -116,7 +121,9 @@ class Reactor:
         self.react, self.react_soon = self._loop.react, self._loop.request
         self._saving: asyncio.TimerHandle | None = None
         self._has_saved = asyncio.Event()
+        self.wall: Callable[[], float] = time.time
         self._tidying: asyncio.Task[None] | None = None
+        self._following_windows: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self.roster = Roster(
             store,
@@ -159,13 +166,15 @@ class Reactor:
         self._watch.start()
         self._sweeping = asyncio.create_task(self.roster.remove_orphaned_cgroups())
         self._tidying = asyncio.create_task(self._tidy_for_ever())
+        self._following_windows = asyncio.create_task(self._follow_windows_for_ever())
         self.react()
 
     async def close(self) -> None:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._watch.stop()
         self._loop.close()
-        for handle in (self._saving, self._tidying, self._sweeping):
+        tasks = (self._tidying, self._following_windows, self._sweeping)
+        for handle in (self._saving, *tasks):
             if handle is not None:
                 handle.cancel()
         self._watch.survey()
@@ -197,6 +206,7 @@ class Reactor:
 
     def amend(self, live: LiveJob, record: Record) -> None:
         """Replace a job's record after a user's request."""
+        record = scheduled(record, self.wall())
         if record != live.record:
             live.amend(record)
             self._store.save(record)
@@ -279,6 +289,26 @@ class Reactor:
             more = self._store.tidy(self.now())
             await asyncio.sleep(_TIDY_STEP_SECONDS if more else _TIDY_SECONDS)
 
+    async def _follow_windows_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(until_next(_WINDOW_SECONDS))
+            if self._follow_windows():
+                self.react_soon()
+
+    def _follow_windows(self) -> bool:
+        """Put the limits of this time in force; return whether that changes anything."""
+        changed, at = False, self.wall()
+        for live in self.roster.live.values():
+            record = live.record
+            if record.window is not None:
+                changed |= live.note_outside(is_outside(record, at))
+            if record.schedule and (found := scheduled(record, at)) != record:
+                live.amend(found)
+                self._store.save(found)
+                _log.info("%s: its limits are now those of this time of day", record.title)
+                changed = True
+        return changed
+
     async def saved(self) -> None:
         """Return once all changes so far are saved, or saving them has failed."""
         self.save_soon()
@@ -294,7 +324,8 @@ class Reactor:
                 del self._waited_for[job]
         found = []
         for job, each in live.items():
-            if blocked := job in held_back or bool(each.record.after and self.roster.before(each)):
+            blocked = job in held_back or self.roster.is_blocked(each)
+            if blocked or each.outside:
                 self._waited_for[job] = now
             seen = each.as_job(now)
             if job in self._waited_for:
@@ -320,6 +351,7 @@ class Reactor:
 
     def decide(self, now: float) -> Allocation:
         """Return the allocation of all live jobs; see Effects."""
+        self._follow_windows()
         candidates = self.candidates(now)
         for live in self.roster.live.values():
             live.note_decision()

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 
 from tf_malleable.controller.jobs.job_views import why_narrowed, why_not, why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
+from tf_malleable.model.schedules.local_time import opening_text
+from tf_malleable.model.schedules.time_window import TimeWindow
 from tf_malleable.model.units import cores as cores_of
 
 
@@ -21,7 +24,7 @@ class Reasons:
             reactor: Has the live jobs.
             now: Unix time in seconds.
         """
-        self._now = now
+        self._now, self._wall = now, reactor.wall()
         self._roster = reactor.roster
         self._held_back = reactor.roster.held_back()
         self._total = len(reactor.machine.cpus)
@@ -46,19 +49,25 @@ class Reasons:
         record = live.record
         if record.overdue:
             return "it has reached its time limit and is about to end", False
+        if record.unmet is not None:
+            return f"job {record.unmet} did not succeed, so it does not start", False
         if record.cancelled:
             return "it was cancelled and is about to end", False
         if record.held:
             return f"it is paused; resume it with: tfm resume {record.id}", False
         if live.stopped:
             return "its processes were stopped by a signal", False
+        if live.outside and record.window is not None:
+            return _until_open(record.window, self._wall), False
         if record.grant:
             return why_narrowed(live) or why_not_over(live), False
         if live.is_absent(self._now):
             return "the process that asked for cores no longer waits for them", False
         if before := self._roster.before(live):
             jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
-            return f"it starts after the end of job {jobs}", False
+            is_success = all(each.record.id in record.after_ok for each in before)
+            what = "success" if is_success else "end"
+            return f"it starts after the {what} of job {jobs}", False
         if record.id in self._held_back:
             return f"no more than {record.at_once} of the jobs of its array run at once", False
         if live.lack is not None:
@@ -68,3 +77,12 @@ class Reasons:
         queue = f", and {waits} arrived before it" if ahead else ""
         free = f"{max(0, self._free)} of {self._total} are free"
         return f"it needs {cores_of(record.shape.min)}, {free}{queue}", True
+
+
+@lru_cache(maxsize=1024)
+def _waits(window: TimeWindow, minute: int) -> str:
+    return f"it waits until {opening_text(window, 60.0 * minute)}: it may run only {window.phrase}"
+
+
+def _until_open(window: TimeWindow, time: float) -> str:
+    return _waits(window, int(time // 60))

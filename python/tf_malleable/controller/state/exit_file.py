@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
+from tf_malleable.linux.output_file import open_output
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import quoted
@@ -45,6 +45,10 @@ class RecordedExit:
     signal: int | None = None
     at: float = 0.0
 
+    def is_of(self, submitted: float) -> bool:
+        """Return whether this is of a job submitted then: an earlier attempt has the same file."""
+        return self.at >= submitted - _SLACK_SECONDS
+
     def encode(self) -> str:
         """Return the content of the file; its modification time is the time of the end."""
         how = "" if self.signal is None else f" signal {self.signal}"
@@ -66,32 +70,6 @@ class RecordedExit:
 def exit_file(output: Path) -> Path:
     """Return the file for the exit of a job with this output."""
     return output.with_suffix(".exit")
-
-
-def open_output(path: Path, user: str) -> BinaryIO:
-    """Open a job's file for reading.
-
-    Args:
-        path: Path of the file, as submitted.
-        user: Name of the job's user.
-
-    Raises:
-        OperationError: The file cannot be read, or is not a regular file of the user.
-    """
-    try:
-        # Opening a device may already have effects.
-        named = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise OperationError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        about = os.fstat(named)
-        if not stat.S_ISREG(about.st_mode) or user_name(about.st_uid) != user:
-            raise OperationError(f"{path} is not a regular file of user {user}")
-        return open(f"/proc/self/fd/{named}", "rb")
-    except OSError as error:
-        raise OperationError(f"cannot read {path}: {error.strerror}") from None
-    finally:
-        os.close(named)
 
 
 def read_exit(output: Path, user: str) -> RecordedExit | None:
@@ -122,8 +100,7 @@ def recorded_exits(records: Iterable[Record]) -> Mapping[str, RecordedExit]:
         for job in jobs:
             assert job.output is not None
             known = read_exit(Path(job.output), user_name(job.uid))
-            # An earlier attempt has the same file.
-            if known is not None and known.at >= job.submitted - _SLACK_SECONDS:
+            if known is not None and known.is_of(job.submitted):
                 found[job.id] = known
 
     threads = [

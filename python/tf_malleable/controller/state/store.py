@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tf_malleable.api.schema.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Outcome, Span
 from tf_malleable.controller.state import retention
 from tf_malleable.controller.state.history_file import (
     CPUS,
@@ -29,6 +29,7 @@ from tf_malleable.controller.state.history_file import (
     read_history,
 )
 from tf_malleable.controller.state.history_shares import HistoryShares
+from tf_malleable.controller.state.id_counter import IdCounter
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.controller.state.rows import (
     ENDED,
@@ -53,7 +54,8 @@ _KEPT_JOBS = 100_000
 _KEPT_BYTES = 1 << 29
 _KEPT_NAMES = 10_000
 _KEPT_COMMANDS = 10_000
-# Number of ids that are reserved in the file in advance, so that none is reused after a crash.
+# Number of ids that are reserved in the file in advance, so that none is reused after a power
+# failure, or after a time in which it could not be written.
 _NUMBERS_AHEAD = 100
 _QUEUED_SPANS = 100_000
 # Spans written per transaction, so that a long queue does not block the controller.
@@ -69,8 +71,8 @@ _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
 class Store:
     """Persistent state of the controller. For use by one thread.
 
-    Only :meth:`history`, :meth:`flush` and :meth:`tidy` access the file, and no call waits
-    for the disk.
+    Only :meth:`history`, :meth:`outcome`, :meth:`flush` and :meth:`tidy` access the file, and
+    no call waits for the disk.
 
     Args:
         path: Path of the state file. The file and its directory are created if missing,
@@ -105,8 +107,10 @@ class Store:
         self._file = StateFile(path)
         try:
             self._read()
-            self._next = self._reserved
+            self._counter = IdCounter(self._file.path)
+            self._next = self._counter.next(self._reserved, _NUMBERS_AHEAD)
             self._write()
+            self._counter.note(self._next, self._reserved)
         except BaseException:
             self._file.close()
             raise
@@ -158,6 +162,14 @@ class Store:
         self.forget(record_id)
         self._queued_ended[ended.id] = ended
 
+    def amend_ended(self, ended: JobRecord) -> None:
+        """Replace the record of an ended job, of which more has become known."""
+        if ended.id in self._queued_ended:
+            self._queued_ended[ended.id] = ended
+        else:
+            change = "UPDATE jobs SET record = ? WHERE id = ?"
+            self._queued_statements.append((change, [(encode(ended), ended.id)]))
+
     def add_span(self, span: Span) -> None:
         """Save a span of a job, unless it is empty. Of a job, about the newest 10,000 are kept."""
         if span.end <= span.begin:
@@ -167,6 +179,17 @@ class Store:
         if self._spans[span.job] >= MOST_SPANS + _SPANS_AT_ONCE:
             self._spans[span.job] = MOST_SPANS
             self._queued_statements.append(retention.oldest_spans(span.job, MOST_SPANS))
+
+    def outcome(self, job: str) -> Outcome | None:
+        """Return the outcome of the ended job with this id; None if there is none.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        if (ended := self._queued_ended.get(job)) is not None:
+            return ended.outcome
+        found = self._good(ENDED, ENDED.query("WHERE id = ?"), (job,), ENDED_JOBS)
+        return found[0][1].outcome if found else None
 
     def history(self, limit: int, *, spans: bool = True) -> tuple[list[JobRecord], list[Span]]:
         """Return the jobs that ended last, in order of arrival, and spans by begin.
@@ -193,7 +216,7 @@ class Store:
     def next_id(self) -> str:
         """Return a job id that is unique for this file.
 
-        Ids count up from "1" and are reserved in the file 100 in advance. So a crash may
+        Ids count up from "1" and are reserved in the file 100 in advance. So a power failure may
         skip up to 100 ids, and while the file cannot be written at most 100 are left.
 
         Raises:
@@ -204,6 +227,7 @@ class Store:
         if self._next >= self._reserved:
             raise StoreError(f"cannot reserve more job ids: {self.problem}")
         self._next += 1
+        self._counter.note(self._next, self._reserved)
         return str(self._next - 1)
 
     def setting(self, key: str) -> str | None:
@@ -247,6 +271,8 @@ class Store:
             self._file.write([("UPDATE numbers SET next = ?", [(self._next,)])])
         except StoreError as error:
             self.problem = str(error)
+        else:
+            self._counter.close()
         self._file.close()
 
     def tidy(self, now: float) -> bool:

@@ -259,6 +259,8 @@ class MeshProcess:
         if self._is_leaving and seconds >= self.settings.leave_seconds:
             with self.changed:
                 self.ending.leaving = True
+                if seconds >= 2 * self.settings.leave_seconds:
+                    self.current.retire()  # The step waits for a peer that hangs.
                 self.changed.notify_all()
         self._handlers.absent(seconds)
 

@@ -201,9 +201,9 @@ class Coordination:
     def _beat(self, one: Participant, said: Said, now: float) -> None:
         one.step, one.has_reported = int(said["step"]), True
         one.leaving = one.leaving or bool(said["leaving"])
-        one.speed = None if said["speed"] is None else float(said["speed"])
+        one.speed = participants.speed(said["speed"])
         cpus = float(said.get("cpus", one.cpus))
-        if cpus != one.cpus and cpus > 0:
+        if cpus != one.cpus and participants.is_cpus(cpus):
             one.cpus = cpus
             self.state.reset_settling()
         done, total = said.get("batches", (None, None))

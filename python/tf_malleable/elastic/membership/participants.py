@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tf_malleable.elastic.generation import (
     Address,
@@ -21,6 +21,8 @@ from tf_malleable.elastic.membership.recovery_point import Position
 
 # Shards move to faster members if a step then takes at most this share of its current time.
 _WORTH: Final = 0.8
+_LEAST_CPUS: Final = 0.001
+_MOST: Final = 1e9
 
 
 @dataclass
@@ -88,7 +90,7 @@ def participant(said: Mapping[str, Any], now: float) -> Participant:
         str(said["id"]),
         str(said["role"]),
         Address(**said["address"]),
-        float(said["cpus"]),
+        _cpus(said["cpus"]),
         now,
         str(said["place"]),
         bool(said["ready"]),
@@ -99,6 +101,30 @@ def participant(said: Mapping[str, Any], now: float) -> Participant:
         None if told is None else Generation.from_json(told),
         position(said["position"]),
     )
+
+
+def is_cpus(value: float) -> bool:
+    """Return whether a process can compute with so many CPUs; quotas are thousandths at least."""
+    return _LEAST_CPUS <= value <= _MOST
+
+
+def speed(said: object) -> float | None:
+    """Return a speed from a message, in shards a second; None if it is unknown.
+
+    Raises:
+        TypeError, ValueError: It is no speed.
+    """
+    value = None if said is None else float(cast(float, said))
+    if value is not None and not 0 <= value <= _MOST:
+        raise ValueError(f"{value} is no speed")
+    return value
+
+
+def _cpus(said: object) -> float:
+    value = float(cast(float, said))
+    if not is_cpus(value):
+        raise ValueError(f"{value} is no number of CPUs")
+    return value
 
 
 def position(said: Mapping[str, Any]) -> Position:

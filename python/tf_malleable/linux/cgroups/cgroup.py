@@ -65,17 +65,13 @@ def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
             continue
         mounts.append(
             Mount(
-                root=_unescaped(fields[3]),
-                point=Path(_unescaped(fields[4])),
+                root=files.unescaped(fields[3]),
+                point=Path(files.unescaped(fields[4])),
                 controllers=frozenset(rest[-1].split(",") if rest else ()),
                 unified=kind == "cgroup2",
             )
         )
     return tuple(mounts)
-
-
-def _unescaped(path: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), path)
 
 
 def parse_memberships(cgroup: str) -> dict[str, str]:

@@ -50,10 +50,11 @@ class Stat:
 
 def read_stat(pid: int) -> Stat | None:
     """Return /proc/PID/stat of a process; None if there is no such process."""
-    return _stat(f"/proc/{pid}/stat")
+    return stat_in(f"/proc/{pid}/stat")
 
 
-def _stat(path: str) -> Stat | None:
+def stat_in(path: str) -> Stat | None:
+    """Return what a stat file of /proc contains; None if there is no such process."""
     fields = _stat_fields(path)
     if fields is None:
         return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 from tf_malleable.model.power import EnergySource
+from tf_malleable.model.schedules.time_window import TimeWindow
+from tf_malleable.scheduling.records.limit_schedule import LimitsOutside, WindowLimits
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,13 @@ class Record:
         overdue: True if the job has reached its time limit; it is then cancelled, too.
         memory_cgroup: Directory of the cgroup in which its memory is limited; None if it is not.
         leftovers: Processes that have outlived the main process, if the job has no cgroup.
+        after_ok: Ids of jobs that must have ended with exit code 0 before this one starts.
+        unmet: Id of one of these that has ended otherwise; the job is then cancelled, too.
+        group: Name of the job's group, which its user has chosen; None for none.
         account: User id that the job is counted for, in limits and shares per user; None for `uid`.
+        window: Time window in which the job may run; None for any time.
+        schedule: Limits inside time windows.
+        usual_limits: Limits outside of them, while one is open; None while none is.
     """
 
     id: str
@@ -112,6 +120,12 @@ class Record:
     memory_cgroup: str | None = None
     leftovers: tuple[ProcessId, ...] = ()
     account: int | None = None
+    window: TimeWindow | None = None
+    schedule: tuple[WindowLimits, ...] = ()
+    usual_limits: LimitsOutside | None = None
+    after_ok: tuple[str, ...] = ()
+    unmet: str | None = None
+    group: str | None = None
 
     @property
     def counted_for(self) -> int:
@@ -123,6 +137,8 @@ class Record:
         """What ends or has ended the main process, other than itself; see JobRecord.cause."""
         if self.overdue:
             return "time-limit"
+        if self.unmet is not None:
+            return f"job {self.unmet} did not succeed"
         # Whoever cancels a job knows that it ends by a signal.
         return None if self.signal is None or self.cancelled else f"signal {self.signal}"
 

@@ -135,13 +135,14 @@ def ended(
         account=account,
         cause=_cause(record, outcome, measured),
         array=record.array,
+        group=record.group,
     )
 
 
 def _cause(record: Record, outcome: Outcome, measured: Measurements) -> str | None:
     if outcome in ("failed", "unknown") and measured.out_of_memory:
         return "out-of-memory"
-    return record.cause
+    return "reboot" if outcome == "interrupted" else record.cause
 
 
 def summary(records: Iterable[JobRecord], cpus: int) -> Summary:

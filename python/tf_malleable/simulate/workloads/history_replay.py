@@ -144,7 +144,7 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
 def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str]:
     """Return the assumptions about a job, each as half a sentence."""
     notes = []
-    if seen.job.outcome in ("cancelled", "unknown"):
+    if seen.job.outcome in ("cancelled", "interrupted", "unknown"):
         notes.append("cancelled or with an unknown end, so they fail once they have done the same")
     if not has_spans:
         notes.append("the number of cores over time is unknown, so it is its mean")

@@ -94,12 +94,17 @@ class AdminSocket:
 
 async def _message(request: web.Request) -> PathsMessage:
     try:
-        return _checked(decode_json(await request.read(), PathsMessage))
+        return checked(decode_json(await request.read(), PathsMessage))
     except ValueError as error:
         raise Refusal(400, str(error)) from None
 
 
-def _checked(message: PathsMessage) -> PathsMessage:
+def checked(message: PathsMessage) -> PathsMessage:
+    """Return a message whose paths are absolute, or URLs of objects.
+
+    Raises:
+        ValueError: A path is neither; the error is one sentence.
+    """
     for path in message.paths:
         if not path.startswith(("/", SCHEME)):
             raise ValueError(f"a path must be absolute, not {path!r:.80}")

@@ -7,14 +7,14 @@ import { cores } from "./words.js";
 
 const SETTLE_MS = 150;
 
-function Modal({ label, onClose, onSubmit, children }) {
+export function Modal({ label, wide, onClose, onSubmit, children }) {
   const place = useRef(null);
   useEffect(() => {
     const before = document.activeElement;
     place.current.showModal();
     return () => before?.focus?.();
   }, []);
-  return html`<dialog ref=${place} aria-label=${label} onClose=${onClose} onClick=${(event) => event.target === place.current && onClose()}>
+  return html`<dialog ref=${place} class=${wide ? "wide" : ""} aria-label=${label} onClose=${onClose} onClick=${(event) => event.target === place.current && onClose()}>
     <form onSubmit=${(event) => { event.preventDefault(); onSubmit(); }}>${children}</form>
   </dialog>`;
 }

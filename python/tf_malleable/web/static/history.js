@@ -17,9 +17,10 @@ export function matching(ended, text) {
   });
 }
 
-export function History({ ended, search, onSearch, onAll }) {
+export function History({ ended, search, onLog, onSearch, onAll }) {
   const [shown, setShown] = useState(AT_ONCE);
   const found = useMemo(() => matching(ended, search), [ended, search]);
+  const logs = ended.some((job) => job.output != null);
   const energy = ended.some((job) => job.energy_joules != null);
   return html`<div class="history">
     <p class="tools">
@@ -30,13 +31,14 @@ export function History({ ended, search, onSearch, onAll }) {
     ${found.length === 0 ? html`<p class="empty">${ended.length ? "No job that has ended is like that." : "No job has ended yet."}</p>` : html`
     <div class="scroll" tabindex="0" role="region" aria-label="Jobs that have ended"><table>
       <thead><tr><th><span class="hidden">Letter</span></th><th class="number">id</th><th>name</th><th>user</th><th>outcome</th><th>ended</th>
-        <th class="number">waited</th><th class="number">ran</th><th class="number">core seconds</th><th class="number">resizes</th><th class="number">steps</th>${energy && html`<th class="number">energy</th>`}</tr></thead>
+        <th class="number">waited</th><th class="number">ran</th><th class="number">core seconds</th><th class="number">resizes</th><th class="number">steps</th>${energy && html`<th class="number">energy</th>`}${logs && html`<th><span class="hidden">Log</span></th>`}</tr></thead>
       <tbody>${found.slice(0, shown).map((job) => html`<tr key=${job.id}>
         <td><${Badge} job=${job} /></td><td class="number">${job.id}</td><td class="wide"><${Name} text=${job.name} /></td><td><bdi>${job.user}</bdi></td>
         <td><span class=${`state ${job.outcome}`}>${job.cause ?? `${job.outcome}${job.exit_code ? ` ${job.exit_code}` : ""}`}</span></td><td>${dayAndTime(job.ended)}</td>
         <td class="number">${duration(job.waiting_seconds + job.paused_seconds)}</td><td class="number">${duration(job.service_seconds)}</td>
         <td class="number">${number(job.core_seconds)}</td><td class="number">${job.resizes}</td><td class="number">${number(job.steps)}</td>
         ${energy && html`<td class="number">${job.energy_joules == null ? "–" : `${number(job.energy_joules / 1000)} kJ`}</td>`}
+        ${logs && html`<td>${job.output != null && html`<button class="small" onClick=${() => onLog(job)} aria-label=${`Log of job ${job.id}`}>Log…</button>`}</td>`}
       </tr>`)}</tbody>
     </table></div>
     ${found.length > shown && html`<button class="small" onClick=${() => setShown(shown + AT_ONCE)}>Show more</button>`}`}

@@ -3,7 +3,7 @@
 import { Component } from "preact";
 import { html } from "./html.js";
 import { JobStrip } from "./cpus.js";
-import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, number, percent, progress, state, waited } from "./words.js";
+import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, clock, dayAndTime, number, percent, progress, remaining, state, waited } from "./words.js";
 
 export const Badge = ({ job }) => html`<span class=${`badge ${colour(job)}`} aria-hidden="true">${letter(job)}</span>`;
 
@@ -26,7 +26,16 @@ function Efficiency({ job }) {
 
 const spent = (job) => `${number(job.energy_joules)} J (${job.energy_source})${job.steps_done ? `, ${number(job.energy_joules / job.steps_done)} J a step` : ""}`;
 
-function Details({ job, columns }) {
+const DAY = 86400;
+
+// When it will have done its steps, at the present speed.
+function Eta({ left, now }) {
+  if (left === null) return html`<span class="quiet" title="only of jobs that run and say how many steps they have in all">unknown</span>`;
+  const at = Math.round((now + left) / 10) * 10;
+  return html`<span title=${`about ${dayAndTime(at)}`}>${duration(left)} <span class="quiet eta">${left < DAY ? clock(at).slice(0, 5) : dayAndTime(at).slice(0, 6)}</span></span>`;
+}
+
+function Details({ job, columns, onLog }) {
   const speeds = job.speeds.map((speed) => `${number(speed.steps_per_second)} steps/s with ${cores(speed.cores)}`);
   const facts = [
     ["Command", job.command.join(" ") || "not shown to you"],
@@ -40,16 +49,17 @@ function Details({ job, columns }) {
   ];
   return html`<tr class="details"><td></td><td colspan=${columns - 1}>
     <dl>${facts.map(([name, text]) => html`<div><dt>${name}</dt><dd><bdi>${text}</bdi></dd></div>`)}</dl>
+    ${job.output && html`<button class="small" onClick=${() => onLog(job)} aria-label=${`Log of job ${job.id}`}>Log…</button>`}
   </td></tr>`;
 }
 
 // Rows are drawn again only if their job has changed: there may be hundreds.
 class Row extends Component {
   shouldComponentUpdate(next) {
-    return ["job", "total", "open", "chosen", "waited", "power", "onChange"].some((name) => next[name] !== this.props[name]);
+    return ["job", "total", "open", "chosen", "waited", "left", "power", "onChange"].some((name) => next[name] !== this.props[name]);
   }
 
-  render({ job, total, open, chosen, waited, power, columns, onOpen, onChange }) {
+  render({ job, total, open, chosen, waited, left, now, power, columns, onOpen, onChange, onLog }) {
     return [
       html`<tr key="row" class=${chosen ? "chosen" : ""} data-job=${job.id}>
         <td><${Badge} job=${job} /></td>
@@ -61,28 +71,31 @@ class Row extends Component {
         <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${job.lent.length ? `+${job.lent.length}` : ""} / ${job.actual.length}${job.confined ? html` <span class="low" title=${job.confined}>confined</span>` : ""}</td>
         <td class="number">${number(job.steps_per_second)}</td>
         <td><${Progress} job=${job} /></td>
+        <td class="left"><${Eta} left=${left} now=${now} /></td>
         <td class="number"><${Efficiency} job=${job} /></td>
         <td class="number">${duration(waited)}</td>
         ${power && html`<td class="number">${job.watts == null ? "–" : `${number(job.watts)} W`}</td>`}
-        ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+        ${onChange && html`<td><button class="small change" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
       </tr>`,
-      open && html`<${Details} key="details" job=${job} columns=${columns} />`,
+      open && html`<${Details} key="details" job=${job} columns=${columns} onLog=${onLog} />`,
     ];
   }
 }
 
-export function Running({ jobs, total, now, selected, opened, onOpen, onChange }) {
+const whole = (seconds) => (seconds === null ? null : Math.floor(seconds));
+
+export function Running({ jobs, total, now, selected, opened, onOpen, onChange, onLog }) {
   if (!jobs.length) return html`<p class="empty">No job runs. Start one with <code>tfm run -- python train.py</code>.</p>`;
   const power = jobs.some((job) => job.watts != null);
-  const columns = 11 + (power ? 1 : 0) + (onChange ? 1 : 0);
+  const columns = 12 + (power ? 1 : 0) + (onChange ? 1 : 0);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Jobs with cores"><table>
     <thead><tr>
       <th><span class="hidden">Letter</span></th><th class="number">id</th><th>name</th><th>user</th><th>state</th><th>cores</th>
-      <th class="number">desired / granted / actual</th><th class="number">steps/s</th><th>progress</th><th class="number">efficiency</th><th class="number">waited</th>
+      <th class="number">desired / granted / actual</th><th class="number">steps/s</th><th>progress</th><th>remaining, until</th><th class="number">efficiency</th><th class="number">waited</th>
       ${power && html`<th class="number">power</th>`}${onChange && html`<th><span class="hidden">Change</span></th>`}
     </tr></thead>
     <tbody>${jobs.map((job) => html`<${Row} key=${job.id} job=${job} total=${total} open=${opened.has(job.id)} chosen=${selected === job.id}
-      waited=${Math.floor(waited(job, now))} power=${power} columns=${columns} onOpen=${onOpen} onChange=${onChange} />`)}</tbody>
+      waited=${Math.floor(waited(job, now))} left=${whole(remaining(job, now))} now=${now} power=${power} columns=${columns} onOpen=${onOpen} onChange=${onChange} onLog=${onLog} />`)}</tbody>
   </table></div>`;
 }
 
@@ -102,7 +115,7 @@ class Waiting extends Component {
       <td class="number">${job.priority}</td>
       <td class="number">${duration(waited)}</td>
       <td class="reason"><bdi>${job.reason ?? "the controller has not said"}</bdi></td>
-      ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+      ${onChange && html`<td><button class="small change" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
     </tr>`;
   }
 }

@@ -1,5 +1,5 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-// What all jobs together had and used, drawn by uPlot. Where nothing is known, lines break.
+// What all jobs together had and used, drawn by uPlot. Where nothing is known, lines break, and time goes on.
 import { Component, createRef } from "preact";
 import { html } from "./html.js";
 
@@ -11,7 +11,7 @@ export class Load extends Component {
   // uPlot draws on a canvas of its own, which preact leaves alone.
   shouldComponentUpdate(next) {
     if (next.theme !== this.props.theme || next.cpus !== this.props.cpus) this.restart(next);
-    else if (next.version !== this.props.version || next.seconds !== this.props.seconds) this.draw(next);
+    else if (next.version !== this.props.version || (next.frozen && next.now !== this.props.now) || next.seconds !== this.props.seconds) this.draw(next);
     return false;
   }
 

@@ -10,6 +10,7 @@ import { Load } from "./load.js";
 import { Power } from "./power.js";
 import { History } from "./history.js";
 import { ChangeJob, ChangePolicy } from "./dialogs.js";
+import { JobLog } from "./log.js";
 import { clock, duration, number, percent } from "./words.js";
 
 const WINDOWS = [[120, "2 min"], [600, "10 min"], [1800, "30 min"]];
@@ -29,8 +30,9 @@ class Page extends Component {
   constructor() {
     super();
     this.store = new Store(() => this.soon());
-    this.state = { seconds: 600, search: "", opened: new Set(), selected: null, job: null, policy: false, said: null, theme: localStorage.getItem("theme") ?? "auto" };
+    this.state = { seconds: 600, search: "", opened: new Set(), selected: null, job: null, log: null, policy: false, said: null, theme: localStorage.getItem("theme") ?? "auto" };
     this.change = (id) => this.setState({ job: id });
+    this.log = (job) => this.setState({ log: job });
     this.open = (id) => {
       const opened = new Set(this.state.opened);
       opened.has(id) ? opened.delete(id) : opened.add(id);
@@ -116,16 +118,17 @@ class Page extends Component {
         <div class="grid">
           <${Panel} id="cpus" title="CPUs"><${Cpus} info=${info} jobs=${jobs} selected=${selected} onSelect=${this.select} /><//>
           <${Panel} id="load" title="Load" tools=${html`<span class="legend"><span><i class="line one"></i>granted</span><span><i class="line two"></i>used</span></span>${this.windows(seconds)}`}>
-            <${Load} series=${store.series} version=${store.series[0].at(-1)} now=${now} seconds=${seconds} cpus=${info.cpus.length} theme=${this.dark} /><//>
+            <${Load} series=${store.series} version=${store.series[0].at(-1)} now=${store.now} frozen=${!store.connected} seconds=${seconds} cpus=${info.cpus.length} theme=${this.dark} /><//>
         </div>
-        <${Panel} id="jobs" title="Jobs"><${Running} jobs=${running} total=${info.cpus.length} now=${now} selected=${selected} opened=${opened} onOpen=${this.open} onChange=${change} /><//>
+        <${Panel} id="jobs" title="Jobs"><${Running} jobs=${running} total=${info.cpus.length} now=${now} selected=${selected} opened=${opened} onOpen=${this.open} onChange=${change} onLog=${this.log} /><//>
         <${Panel} id="queue" title="Queue"><${Queue} jobs=${queue} now=${now} onChange=${change} /><//>
         <${Panel} id="gantt" title="Who had cores when" tools=${this.windows(seconds)}><${Gantt} store=${store} seconds=${seconds} /><//>
         <${Panel} id="power" title="Power"><${Power} power=${store.power} jobs=${jobs} /><//>
-        <${Panel} id="history" title="History"><${History} ended=${store.ended} search=${search} onSearch=${(search) => this.setState({ search })} onAll=${() => this.all()} /><//>
+        <${Panel} id="history" title="History"><${History} ended=${store.ended} onLog=${this.log} search=${search} onSearch=${(search) => this.setState({ search })} onAll=${() => this.all()} /><//>
       </main>
       <p class="said" role="status" id="said">${said}</p>
       ${job && html`<${ChangeJob} key=${job.id} store=${store} job=${job} onDone=${this.done} onClose=${() => this.setState({ job: null })} />`}
+      ${this.state.log && html`<${JobLog} key=${`log ${this.state.log.id}`} store=${store} job=${this.state.log} onClose=${() => this.setState({ log: null })} />`}
       ${policy && html`<${ChangePolicy} store=${store} onDone=${this.done} onClose=${() => this.setState({ policy: false })} />`}`;
   }
 

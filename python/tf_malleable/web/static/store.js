@@ -47,6 +47,11 @@ export class Store {
     return Date.now() / 1000 + this.skew;
   }
 
+  // Times of which nothing is known, up to now.
+  get unknown() {
+    return this.connected ? this.gaps : [...this.gaps, [this.since ?? this.at, this.now]];
+  }
+
   get connected() {
     return this.problem === null;
   }

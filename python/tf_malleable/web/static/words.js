@@ -54,6 +54,13 @@ export const efficiency = (job) =>
 export const progress = (job) =>
   job.steps_done == null || !job.steps_total ? null : Math.min(1, job.steps_done / job.steps_total);
 
+// Seconds until the last announced step at the present speed; null if unknown.
+export function remaining(job, now) {
+  if (job.state !== "running" || job.steps_done == null || !job.steps_total || !job.steps_per_second) return null;
+  const then = (job.steps_total - job.steps_done) / job.steps_per_second;
+  return Math.max(0, then - (job.as_of ? Math.max(0, now - job.as_of) : 0));
+}
+
 // Time without cores until now: the controller says it only when something else has changed.
 export function waited(job, now) {
   const since = job.as_of ? Math.max(0, now - job.as_of) : 0;
