@@ -30,8 +30,8 @@ FOUND = ROOT / "build" / "fuzz"
 SHIM = "shim"
 SHIM_PROGRAM = ROOT / "build" / "cc-fuzz" / "cc" / "tests" / "tier_fuzz"
 LONGEST = 8192
-# In seconds, of a parser that is observed by Atheris, on a machine that has other work.
-SLOWEST = 30
+# In seconds, of a parser that is observed by Atheris, on CPUs that others need for a minute.
+SLOWEST = 120
 MOST_MEBIBYTES = 2048
 SHORTENING_SECONDS = 60
 SEEDS = 1 << 31
