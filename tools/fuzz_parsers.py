@@ -19,14 +19,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 FOUND = ROOT / "build" / "fuzz"
+# libFuzzer's dictionary, beside what it finds.
+WORDS = "words"
 SHIM = "shim"
 SHIM_PROGRAM = ROOT / "build" / "cc-fuzz" / "cc" / "tests" / "tier_fuzz"
 LONGEST = 8192
@@ -78,41 +82,88 @@ def shortened(name: str, data: bytes) -> bytes:
     return shorten(data, lambda said: raised(said) is kind, until)
 
 
-def fuzz(name: str, options: list[str]) -> None:
+@dataclass(frozen=True)
+class Fuzzing:
+    """How parsers are fuzzed.
+
+    Attributes:
+        seconds: Time for each of them.
+        seed: Seed of libFuzzer.
+        out: Folder of logs, and of inputs that are new or break a rule.
+    """
+
+    seconds: int
+    seed: int
+    out: Path
+
+    def run(self, names: Sequence[str], jobs: int) -> bool:
+        """Fuzz parsers, some at a time; return whether all have kept their rules.
+
+        Each has a process of its own, which is forked from this one: to import the package, and to
+        have it observed, takes longer than a minute on CPUs that others need.
+        """
+        waiting, running, kept = [*reversed(names)], dict[int, str](), True
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                name = waiting.pop()
+                running[self._start(name)] = name
+            child, status = os.wait()
+            kept &= self._is_kept(running.pop(child), os.waitstatus_to_exitcode(status))
+        return kept
+
+    def _start(self, name: str) -> int:
+        """Fuzz a parser in a new process, until libFuzzer ends it; return its pid."""
+        found = self.out / name
+        found.mkdir(parents=True, exist_ok=True)
+        options = [
+            f"-max_total_time={self.seconds}", f"-seed={self.seed}", f"-max_len={LONGEST}",
+            f"-timeout={SLOWEST}", f"-rss_limit_mb={MOST_MEBIBYTES}", f"-dict={self.out / WORDS}",
+            f"-artifact_prefix={found}-",
+            # What is found goes to the first one. The shim writes its good inputs to the last one.
+            str(found), str(CORPUS / name), str(found),
+        ]  # fmt: skip
+        sys.stdout.flush()
+        if child := os.fork():
+            return child
+        try:
+            log = os.open(self._log(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.chdir(ROOT)
+            if name == SHIM:
+                os.execv(SHIM_PROGRAM, [str(SHIM_PROGRAM), *options])
+            fuzz(name, options)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _log(self, name: str) -> Path:
+        return self.out / f"{name}.log"
+
+    def _is_kept(self, name: str, code: int) -> bool:
+        """Report how the fuzzing of a parser has ended; return whether it has kept its rules."""
+        said = self._log(name).read_bytes()
+        if code == 0:
+            inputs = sum(map(int, _RUNS.findall(said)))
+            print(f"{name}: kept its rules for {inputs:,} inputs", flush=True)
+            return True
+        print(f"{name}: broke a rule, see {self._log(name)}", flush=True)
+        if written := _WRITTEN.search(said):
+            print(_told(name, Path(os.fsdecode(written[1]))), flush=True)
+        return False
+
+
+def fuzz(name: str, options: Sequence[str]) -> NoReturn:
     """Fuzz one parser in this process, until libFuzzer ends it."""
     import atheris
 
-    with atheris.instrument_imports(include=["tf_malleable"]):
-        from tests.support.parsers import PARSERS, check
+    from tests.support.parsers import PARSERS, check
+
     parser = PARSERS[name]
     atheris.Setup([sys.argv[0], *options], lambda data: check(parser, data))
     atheris.Fuzz()
-
-
-def run(name: str, seconds: int, seed: int) -> bool:
-    """Fuzz one parser in another process; return whether it has kept its rules."""
-    corpus, log = FOUND / name, FOUND / f"{name}.log"
-    corpus.mkdir(parents=True, exist_ok=True)
-    program = [sys.executable, __file__, "--one", name] if name != SHIM else [str(SHIM_PROGRAM)]
-    command = [
-        *program,
-        f"-max_total_time={seconds}", f"-seed={seed}", f"-max_len={LONGEST}",
-        f"-timeout={SLOWEST}", f"-rss_limit_mb={MOST_MEBIBYTES}", f"-dict={FOUND / 'words'}",
-        f"-artifact_prefix={FOUND / name}-",
-        # What is found goes to the first one. The shim writes its own good inputs to the last one.
-        str(corpus), str(CORPUS / name), str(corpus),
-    ]  # fmt: skip
-    with log.open("wb") as file:
-        done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, check=False)
-    said = log.read_bytes()
-    if done.returncode == 0:
-        inputs = sum(map(int, _RUNS.findall(said)))
-        print(f"{name}: kept its rules for {inputs:,} inputs", flush=True)
-        return True
-    print(f"{name}: broke a rule, see {log}", flush=True)
-    if written := _WRITTEN.search(said):
-        print(_told(name, Path(os.fsdecode(written[1]))), flush=True)
-    return False
+    raise AssertionError("libFuzzer has not ended the process")
 
 
 def _told(name: str, found: Path) -> str:
@@ -140,31 +191,36 @@ def _told(name: str, found: Path) -> str:
 def main() -> int:
     """Fuzz all parsers, or those that are named."""
     sys.path.insert(0, str(ROOT))
-    if sys.argv[1:2] == ["--one"]:
-        fuzz(sys.argv[2], sys.argv[3:])
     if sys.argv[1:2] == ["--shorten"]:
         name, found, short = sys.argv[2:]
         Path(short).write_bytes(shortened(name, Path(found).read_bytes()))
         return 0
-    from tests.support.malformed import WORDS
-    from tests.support.parsers import PARSERS
+    import atheris
+
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stderr(nowhere),  # A line for each module.
+        atheris.instrument_imports(include=["tf_malleable"]),
+    ):
+        from tests.support import malformed
+        from tests.support.parsers import PARSERS
 
     all_names = [*PARSERS, *([SHIM] if SHIM_PROGRAM.exists() else [])]
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("--seconds", type=int, default=60, help="time for each of them")
     asked.add_argument("--seed", type=int, help="that of another run, to repeat it; default: new")
     asked.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
+    asked.add_argument("--out", type=Path, default=FOUND, help="folder of logs and new inputs")
     asked.add_argument("name", nargs="*", choices=[*all_names, []], help="default: all")
     said = asked.parse_args()
     seed = random.randrange(1, SEEDS) if said.seed is None else said.seed
     names = said.name or all_names
-    FOUND.mkdir(parents=True, exist_ok=True)
-    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in WORDS if 0 < len(word) < 64)
-    (FOUND / "words").write_text("".join(f'"{word}"\n' for word in escaped))
+    said.out.mkdir(parents=True, exist_ok=True)
+    words = [word for word in malformed.WORDS if 0 < len(word) < 64]
+    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in words)
+    (said.out / WORDS).write_text("".join(f'"{word}"\n' for word in escaped))
     print(f"{len(names)} parsers, {said.seconds} s each, with --seed {seed}", flush=True)
-    with ThreadPoolExecutor(said.jobs) as pool:
-        kept = list(pool.map(lambda name: run(name, said.seconds, seed), names))
-    return 0 if all(kept) else 1
+    return 0 if Fuzzing(said.seconds, seed, said.out.absolute()).run(names, said.jobs) else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import fuzz_parsers
@@ -37,9 +39,13 @@ def test_an_input_stays_bad_for_the_same_reason(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_ends_when_its_time_is_over(monkeypatch, tmp_path, capsys):
+def test_a_run_ends_when_its_time_is_over(tmp_path):
     pytest.importorskip("atheris", reason="make fuzz installs it")
-    monkeypatch.setattr(fuzz_parsers, "FOUND", tmp_path)
-    (tmp_path / "words").write_text('"x"\n')
-    assert fuzz_parsers.run("tier-message", 1, 7)
-    assert capsys.readouterr().out.startswith("tier-message: kept its rules for ")
+    options = ["--seconds", "1", "--seed", "7", "--jobs", "2", "--out", str(tmp_path)]
+    command = [sys.executable, fuzz_parsers.__file__, *options, "tier-message", "pod"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    header, *said = done.stdout.splitlines()
+    assert header == "2 parsers, 1 s each, with --seed 7"
+    kept = sorted(line.split(" for ")[0] for line in said)
+    assert kept == ["pod: kept its rules", "tier-message: kept its rules"]
