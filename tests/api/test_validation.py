@@ -26,8 +26,8 @@ BODIES = [route.body for route in ROUTES if route.body is not None]
 
 ALL = (
     "min, preferred, max, priority, weight, mem, name, command, gpus, output, time_limit,"
-    " expected, after, array, at_once, area, kill_leftovers, between, days, queue,"
-    " running"
+    " expected, after, array, at_once, area, kill_leftovers, between, days,"
+    " after_ok, group, queue, running"
 )
 
 

@@ -80,11 +80,9 @@ def test_help_is_a_command_too(words):
         ("wait all", "--all"),
         ("logs all", "--all"),
         ("log -f", "--all"),
-        ("run train.py", "python train.py"),
     ],
 )
 def test_the_right_command_is_named(line, meant, controller, tmp_path):
-    (tmp_path / "train.py").touch()
     done = tfm(*line.split(), cwd=tmp_path)
     assert done.returncode != 0
     assert done.stdout == ""

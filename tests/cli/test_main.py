@@ -19,7 +19,8 @@ from tf_malleable.policies.registry import DEFAULT
 
 # What the help calls values: a TIME has a unit, SECONDS have none; a PATH is a socket's.
 VALUES = {
-    *("N", "X", "N|all", "N|auto", "N[:MOST]", "SIZE", "TIME", "SECONDS", "WINDOW", "LIST"),
+    *("N", "X", "N|all", "N|auto", "N[:MOST]", "SIZE", "TIME", "TIMES", "DAYS", "SECONDS"),
+    *("WINDOW", "LIST", "ADDRESS", "others=N"),
     *("FILE", "[FILE]", "FOLDER", "FOLDERS", "PATH", "NAME", "NAME[=VALUE]", "JOB", "COMMAND"),
     *("PORT", "[HOST:]PORT", "HOST", "HOST:PORT", "HOST:PORT,…|dns:NAME:PORT", "IP:PORT"),
     *("POLICY", "AREA", "USER:AREA", "USER[:GROUP]", "INDICES", "KIND", "CURVE", "SPEC", "MODE"),
@@ -28,7 +29,7 @@ VALUES = {
 }
 SECTIONS = {
     "Run": "run submit rerun workload",
-    "Look": "jobs top show logs wait history web",
+    "Look": "jobs top show logs wait notify history web",
     "Change": "set pause resume cancel policy",
     "Controller": "controller status service",
     "More": "container elastic cluster tier power simulate config completion",

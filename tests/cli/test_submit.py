@@ -241,4 +241,5 @@ def test_outputs_of_several_jobs_have_their_names(tmp_path, outputs):
         assert tfm("logs", "--all").stdout == ""
     for words in ([], ["--all", "1"]):
         result = tfm("logs", *words)
-        assert (result.returncode, result.stderr) == (2, "tfm: give either a JOB or --all\n")
+        sentence = "tfm: give either a JOB, --group or --all; tfm jobs lists the jobs\n"
+        assert (result.returncode, result.stderr) == (2, sentence)

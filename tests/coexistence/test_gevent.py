@@ -86,8 +86,7 @@ def test_a_training_keeps_to_its_grants(fake, patch, trains):
     with Job(patch + TRAINING + trains, fake.path, TF_MALLEABLE_MAX_THREADS="16") as job:
         if patch == PATCHED_AFTER:
             let_it_patch(fake, job)
-        # In a new environment, TensorFlow's modules are not compiled yet.
-        fake.wait_for_progress(lambda body: body.get("steps_done", 0) > 4, 55)
+        fake.wait_for_progress(lambda body: body.get("steps_done", 0) > 4)
         for cpus in (FIRST, ALL, LAST):
             fake.wait_for_acknowledgement(fake.grant(cpus))
             assert job.is_on(cpus)

@@ -36,8 +36,9 @@ REASONS = {
     "needs Docker": 8,
     "needs GPUs": 1,
     "needs power meters, or a broker": 3,
-    "needs root, or changes the system": 4,
+    "needs root, or changes the system": 5,
     "needs S3": 1,
+    "needs sendmail": 1,
     "needs systemd": 5,
 }
 """Why blocks, or some of their commands, are not run, and how often that is said."""

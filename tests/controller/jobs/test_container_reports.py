@@ -13,6 +13,7 @@ import pytest
 from tests.support.deadline import DEADLINE
 from tests.support.fake_containers import FakeContainers, found
 from tests.support.service import ME, host, refused
+from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import pidfds
 from tf_malleable.linux.processes.peer_credentials import Peer
@@ -90,11 +91,16 @@ def test_the_engine_knows_which_one_was_killed_for_lack_of_memory(state, out_of_
             # The kernel reports the end first, and the cores do not wait for the engine.
             await here.until(lambda: not here.service.jobs())
             engine.observer.seen(found(state="ended", exit_code=137, out_of_memory=out_of_memory))
-            (ended,) = here.service.history(10, False).jobs
-            assert (ended.outcome, ended.exit_code, ended.cause) == ("failed", 137, cause)
+
+            def ended() -> JobRecord:
+                return here.service.history(10, False).jobs[0]
+
+            # It is written soon, as nothing waits for the disk.
+            await here.until(lambda: ended().cause == cause)
+            assert (ended().outcome, ended().exit_code) == ("failed", 137)
         with closing(Store(state)) as store:
-            (ended,) = store.history(10)[0]
-            assert ended.cause == cause
+            (stored,) = store.history(10)[0]
+            assert stored.cause == cause
 
     asyncio.run(asyncio.wait_for(scenario(), DEADLINE))
 

@@ -172,7 +172,7 @@ def test_a_job_with_a_window_waits_for_it_and_is_held_after_it(state):
             await here.until(lambda: here.granted() == [4, 0])
             assert here.status(job).state == "paused"
             assert not here.status(job).paused_by_user
-            assert here.programs[1].state() == "T"
+            await here.until(lambda: here.programs[1].state() == "T")
             wall.at = NIGHT
             await here.until(lambda: here.granted() == [2, 2])
             await here.until(lambda: here.programs[1].state() != "T")
