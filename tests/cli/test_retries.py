@@ -158,7 +158,7 @@ def test_in_the_background_all_attempts_are_one_to_whoever_waits(controller, tri
             "tfm: job 2 ended with exit code 4; attempt 3 of 3 begins",
         ]
     (output,) = outputs.glob("*.log")
-    assert output.with_suffix(".exit").read_text() == "0\n"
+    assert output.with_suffix(".exit").read_text() == "0 job 3\n"
 
 
 def test_the_output_is_followed_to_the_end_of_the_last_attempt(controller, tries):

@@ -239,6 +239,43 @@ def test_what_is_about_to_be_resumed_is_waited_for(start, outputs, tmp_path):
         assert waiting.wait(DEADLINE) == 0
 
 
+def test_who_submits_meanwhile_starts_after_the_new_one(start, outputs, tmp_path):
+    go = tmp_path / "go"
+    first = start()
+    number = submitted("--requeue", "--name", "ran", *program(go))
+    wait_for(lambda: [each["started"] for each in stored(outputs)] == [True])
+    lose_power(first)
+    again = start(env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")})
+    resuming = begin_resumption()
+    assert resuming is not None
+    with started("submit", "--after", number, "--name", "then", "--", "true") as submitting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            submitting.wait(3)
+        assert tfm("submit", "--resume").returncode == 0
+        os.close(resuming)
+        assert submitting.wait(DEADLINE) == 0
+    ran, then = again.get("/v1/jobs")["jobs"]
+    assert (ran["name"], then["name"], then["after"]) == ("ran", "then", [ran["id"]])
+    go.touch()
+    assert tfm("wait", then["id"]).returncode == 0
+
+
+def test_a_retry_that_is_interrupted_has_not_ended_as_the_one_before_it(start, outputs, tmp_path):
+    tries = tmp_path / "tries"
+    first = start()
+    fails_once = f"echo x >> {tries}; [ $(wc -l < {tries}) = 2 ] || exit 4; sleep 600"
+    submitted("--retries", "1", "--", "sh", "-c", fails_once)
+    wait_for(lambda: tries.exists() and tries.read_text() == "x\n" * 2)
+    (job,) = first.get("/v1/jobs")["jobs"]
+    lose_power(first)
+    age(first.state)
+    again = start()
+    said(again, "was interrupted and does not run again")
+    result = tfm("wait", job["id"])
+    interrupted = f"job {job['id']} (sh): interrupted (reboot)\n"
+    assert (result.returncode, result.stdout) == (1, interrupted)
+
+
 def test_a_service_tells_what_to_do(start, outputs, tmp_path):
     first = start()
     number = submitted("--requeue", "--name", "ran", "--", "sleep", "600")

@@ -37,7 +37,7 @@ def test_a_job_runs_in_the_background_and_its_output_is_kept(controller, outputs
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
     assert stat.S_IMODE(outputs.stat().st_mode) == 0o700
     wait_for(output.with_suffix(".exit").exists)
-    assert output.with_suffix(".exit").read_text() == "3\n"
+    assert output.with_suffix(".exit").read_text() == "3 job 1\n"
     (record,) = controller.get("/v1/history")["jobs"]
     assert record["output"] == str(output)
 

@@ -365,7 +365,7 @@ def _page(data: bytes) -> None:
 
 def _exit(data: bytes) -> None:
     with _file(data, "job.exit") as path:
-        found = read_exit(path.with_suffix(".log"), user_name(os.geteuid()))
+        found = read_exit(path.with_suffix(".log"), user_name(os.geteuid()), "1", 0.0)
     assert found is None or RecordedExit.parse(found.encode(), found.at) == found
 
 

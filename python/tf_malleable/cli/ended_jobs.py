@@ -78,7 +78,9 @@ def no_such_job(job: str, *, several: bool = False) -> OperationError:
 
 
 def unended(client: Client, jobs: Sequence[str], *, or_failed: bool = False) -> tuple[str, ...]:
-    """Return the ids of those of these jobs that are live; the others must have ended.
+    """Return the ids of those of these jobs that are live, maybe as another job by now.
+
+    The others must have ended.
 
     Args:
         client: Client of the controller.
@@ -99,7 +101,7 @@ def unended(client: Client, jobs: Sequence[str], *, or_failed: bool = False) -> 
             if or_failed:
                 found += _not_succeeded(client, last_array(client, job, live), live)
         elif ended := find_ended(client, job):
-            found += _not_succeeded(client, [ended.id], live) if or_failed else ()
+            found += _not_succeeded(client, [ended.id], live) if or_failed else _again(ended, live)
         elif array := last_array(client, job, live):
             found += _not_succeeded(client, array, live) if or_failed else ()
         else:
@@ -113,15 +115,22 @@ def _not_succeeded(client: Client, jobs: Sequence[str], live: Sequence[JobStatus
     for job in jobs:
         if (record := find_ended(client, job)) is None:
             continue  # It is live.
-        again = [each.id for each in live if each.output == record.output is not None]
-        record = last_attempt(client, record)
-        found += again or ([] if _has_succeeded(record) else [record.id])
+        last = last_attempt(client, record)
+        found += _again(record, live) or ([] if _has_succeeded(last) else [last.id])
     return found
+
+
+def _again(ended: JobRecord, live: Sequence[JobStatus]) -> list[str]:
+    """Return the id of the live job that is an ended one again, in a list; none if there is none.
+
+    It is its next attempt, or was submitted again after a reboot.
+    """
+    return [each.id for each in live if each.output == ended.output is not None]
 
 
 def _has_succeeded(job: JobRecord) -> bool:
     if job.outcome == "unknown" and job.output is not None:
-        recorded = read_exit(Path(job.output), job.user)
+        recorded = read_exit(Path(job.output), job.user, job.id, job.submitted)
         return recorded is not None and recorded.code == 0
     return job.outcome == "finished"
 

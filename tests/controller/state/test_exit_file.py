@@ -30,29 +30,50 @@ def output(tmp_path):
     return tmp_path / "job.log"
 
 
-@pytest.mark.parametrize(("text", "code", "number"), [("3\n", 3, None), ("137 signal 9\n", 137, 9)])
-def test_it_says_how_a_program_ended(output, text, code, number):
+def exit_of(output, user=ME, job="1", submitted=0.0):
+    return read_exit(output, user, job, submitted)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "number", "job"),
+    [
+        ("3\n", 3, None, None),
+        ("137 signal 9\n", 137, 9, None),
+        ("3 job 1\n", 3, None, "1"),
+        ("137 signal 9 job 1\n", 137, 9, "1"),
+    ],
+)
+def test_it_says_how_a_program_ended(output, text, code, number, job):
     exit_file(output).write_text(text)
-    found = read_exit(output, ME)
-    assert found == RecordedExit(code, number, exit_file(output).stat().st_mtime)
+    found = exit_of(output)
+    assert found == RecordedExit(code, number, exit_file(output).stat().st_mtime, job)
     assert found.encode() == text
 
 
-@pytest.mark.parametrize("text", ["", "x\n", "1", "1 2\n", "1 signal\n", "-1\n", "1" * 1000, "١\n"])
+def test_what_an_earlier_attempt_has_left_is_not_of_the_next_one(output):
+    exit_file(output).write_text("4 job 2\n")
+    now = time.time()
+    assert [*recorded_exits([job(output, "2", submitted=now)])] == ["2"]
+    assert [*recorded_exits([job(output, "3", submitted=now)])] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x\n", "1", "1 2\n", "1 signal\n", "-1\n", "1 job\n", "1" * 1000, "١\n"]
+)
 def test_all_else_says_nothing(output, text):
     exit_file(output).write_text(text)
-    assert read_exit(output, ME) is None
+    assert exit_of(output) is None
 
 
 def test_files_of_others_links_and_pipes_are_not_read(output, tmp_path):
     exit_file(output).write_text("0\n")
-    assert read_exit(output, "somebody-else") is None
+    assert exit_of(output, "somebody-else") is None
     exit_file(output).rename(tmp_path / "other")
     exit_file(output).symlink_to(tmp_path / "other")
-    assert read_exit(output, ME) is None
+    assert exit_of(output) is None
     exit_file(output).unlink()
     os.mkfifo(exit_file(output))
-    assert read_exit(output, ME) is None
+    assert exit_of(output) is None
     with pytest.raises(OperationError, match="is not a regular file of user"):
         open_output(exit_file(output), ME)
 
@@ -72,10 +93,10 @@ def test_a_user_whose_files_do_not_answer_holds_up_nobody(output, monkeypatch):
     exit_file(output).write_text("0\n")
     answer, read = threading.Event(), module.read_exit
 
-    def hanging(path: Path, user: str) -> RecordedExit | None:
+    def hanging(path: Path, *whose: object) -> RecordedExit | None:
         if path.name == "hangs.log":
             answer.wait()
-        return read(path, user)
+        return read(path, *whose)
 
     monkeypatch.setattr(module, "read_exit", hanging)
     others = job(output.with_name("hangs.log"), "2", uid=os.getuid() + 1)

@@ -130,7 +130,7 @@ class _BackgroundKeeper(Keeper):
     def ended(self, last: LastAttempt) -> None:
         """Record the exit, for a controller that is away."""
         with suppress(OSError):
-            write_exit(self._output, RecordedExit(last.code, last.signal))
+            write_exit(self._output, RecordedExit(last.code, last.signal, job=last.job))
 
 
 def continue_in_background(

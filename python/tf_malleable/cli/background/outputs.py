@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 
 _RESUMING: Final = "resume.lock"
+_POLL_SECONDS: Final = 0.1
 
 
 def output_folder() -> Path:
@@ -91,6 +93,12 @@ def is_resuming() -> bool:
         finally:
             os.close(descriptor)
     return False
+
+
+def await_resumption() -> None:
+    """Wait until the stored jobs of this user, if any, have been submitted again."""
+    while is_resuming():
+        time.sleep(_POLL_SECONDS)
 
 
 def write_exit(output: Path, recorded: RecordedExit) -> None:

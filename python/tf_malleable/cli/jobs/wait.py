@@ -145,10 +145,11 @@ def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
 
 def _exit_code(record: JobRecord) -> int | None:
     """Return a job's exit code from the controller or the job's keeper; None if unknown."""
-    if record.exit_code is not None or record.output is None:
+    if record.exit_code is not None or record.output is None or record.outcome == "interrupted":
         return record.exit_code
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (recorded := read_exit(Path(record.output), record.user)) is None:
+    whose = (record.user, record.id, record.submitted)
+    while (recorded := read_exit(Path(record.output), *whose)) is None:
         if time.monotonic() > deadline:
             return None
         time.sleep(_POLL_SECONDS / 2)

@@ -156,8 +156,8 @@ def job_request(options: RunOptions, again: StoredJob | None = None) -> JobReque
         time_limit=options.time_limit,
         expected=options.expected,
         area=options.area,
-        after=_ids(options.after, options.socket),
-        after_ok=_ids(options.after_ok, options.socket, succeeding=True),
+        after=_ids(options.after, options.socket, again),
+        after_ok=_ids(options.after_ok, options.socket, again, succeeding=True),
         group=options.group,
         between=options.between,
         days=options.days,
@@ -168,7 +168,9 @@ def job_request(options: RunOptions, again: StoredJob | None = None) -> JobReque
     )
 
 
-def _ids(jobs: tuple[str, ...], socket: str, *, succeeding: bool = False) -> tuple[str, ...]:
+def _ids(
+    jobs: tuple[str, ...], socket: str, again: StoredJob | None, *, succeeding: bool = False
+) -> tuple[str, ...]:
     """Return the ids of those of these jobs that have not ended yet, or not succeeded if asked.
 
     Raises:
@@ -179,7 +181,11 @@ def _ids(jobs: tuple[str, ...], socket: str, *, succeeding: bool = False) -> tup
     from pathlib import Path
 
     from tf_malleable.api.transport.client import Client
+    from tf_malleable.cli.background.outputs import await_resumption
     from tf_malleable.cli.ended_jobs import unended
+
+    if again is None:
+        await_resumption()
 
     return unended(Client(Path(socket)), jobs, or_failed=succeeding)
 

@@ -616,12 +616,12 @@ class Roster:
         deadline = self._clock.now() + _KEEPER_SECONDS
         recorded = None
         while recorded is None and self._clock.now() < deadline:
-            reading = asyncio.to_thread(read_exit, Path(ended.output), ended.user)
+            reading = asyncio.to_thread(
+                read_exit, Path(ended.output), ended.user, ended.id, ended.submitted
+            )
             # A user's file system need not answer.
             with suppress(asyncio.TimeoutError):
                 recorded = await asyncio.wait_for(reading, _KEEPER_SECONDS)
-            if recorded is not None and not recorded.is_of(ended.submitted):
-                recorded = None
             if recorded is None:
                 await asyncio.sleep(_KEEPER_POLL_SECONDS)
         del self._undecided[ended.id]

@@ -24,7 +24,7 @@ from tf_malleable.model.units import quoted
 from tf_malleable.scheduling.records.job_record import Record
 
 _LONGEST: Final = 64
-_FORM: Final = re.compile(r"([0-9]{1,3})(?: signal ([0-9]{1,2}))?\n")
+_FORM: Final = re.compile(r"([0-9]{1,3})(?: signal ([0-9]{1,2}))?(?: job ([0-9]{1,19}))?\n")
 # Time for reading the files of all jobs: a file system of a user may not answer.
 _READ_SECONDS: Final = 2.0
 # The clock of files may be behind that of the records.
@@ -39,20 +39,28 @@ class RecordedExit:
         code: Exit code, as in a shell.
         signal: Number of the signal that has ended the program; None if it has exited.
         at: Unix time of the end in seconds.
+        job: Id of the job; None in a file of an earlier version.
     """
 
     code: int
     signal: int | None = None
     at: float = 0.0
+    job: str | None = None
 
-    def is_of(self, submitted: float) -> bool:
-        """Return whether this is of a job submitted then: an earlier attempt has the same file."""
-        return self.at >= submitted - _SLACK_SECONDS
+    def is_of(self, job: str, submitted: float) -> bool:
+        """Return whether this is of a job, and not of an earlier attempt with the same file.
+
+        Args:
+            job: Id of the job.
+            submitted: Unix time at which it was submitted.
+        """
+        return job == self.job if self.job else self.at >= submitted - _SLACK_SECONDS
 
     def encode(self) -> str:
         """Return the content of the file; its modification time is the time of the end."""
         how = "" if self.signal is None else f" signal {self.signal}"
-        return f"{self.code}{how}\n"
+        whose = "" if self.job is None else f" job {self.job}"
+        return f"{self.code}{how}{whose}\n"
 
     @classmethod
     def parse(cls, text: str, at: float) -> RecordedExit:
@@ -63,8 +71,10 @@ class RecordedExit:
         """
         found = _FORM.fullmatch(text)
         if found is None:
-            raise ValueError(f"must be an exit code, and maybe a signal, not {quoted(text)}")
-        return cls(int(found[1]), None if found[2] is None else int(found[2]), at)
+            raise ValueError(
+                f"must be an exit code, and maybe a signal and a job, not {quoted(text)}"
+            )
+        return cls(int(found[1]), None if found[2] is None else int(found[2]), at, found[3])
 
 
 def exit_file(output: Path) -> Path:
@@ -72,15 +82,22 @@ def exit_file(output: Path) -> Path:
     return output.with_suffix(".exit")
 
 
-def read_exit(output: Path, user: str) -> RecordedExit | None:
-    """Return the recorded exit of a job with this output; None if there is none."""
+def read_exit(output: Path, user: str, job: str, submitted: float) -> RecordedExit | None:
+    """Return the recorded exit of a job; None if there is none.
+
+    Args:
+        output: Path of its output.
+        user: Name of its user.
+        job: Its id.
+        submitted: Unix time at which it was submitted.
+    """
     with (
         suppress(OperationError, ValueError, OSError),
         open_output(exit_file(output), user) as file,
     ):
-        return RecordedExit.parse(
-            file.read(_LONGEST).decode("ascii"), os.fstat(file.fileno()).st_mtime
-        )
+        text, at = file.read(_LONGEST).decode("ascii"), os.fstat(file.fileno()).st_mtime
+        found = RecordedExit.parse(text, at)
+        return found if found.is_of(job, submitted) else None
     return None
 
 
@@ -99,8 +116,8 @@ def recorded_exits(records: Iterable[Record]) -> Mapping[str, RecordedExit]:
     def read(jobs: list[Record]) -> None:
         for job in jobs:
             assert job.output is not None
-            known = read_exit(Path(job.output), user_name(job.uid))
-            if known is not None and known.is_of(job.submitted):
+            known = read_exit(Path(job.output), user_name(job.uid), job.id, job.submitted)
+            if known is not None:
                 found[job.id] = known
 
     threads = [
