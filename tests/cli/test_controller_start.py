@@ -259,7 +259,7 @@ def test_it_ends_when_there_have_been_no_jobs_for_long(place):
     wait_for(lambda: not place.socket.exists())
     wait_for(lambda: place.pid() is None)
     (ended,) = (place.log.parent / "output").glob("*.exit")
-    assert ended.read_text() == "0\n"
+    assert ended.read_text() == "0 job 1\n"
     assert ended.stat().st_mtime <= place.socket.parent.stat().st_mtime
     assert "no jobs and requests for long" in place.log.read_text()
     assert stat.S_IMODE(place.log.stat().st_mode) == 0o600
