@@ -19,7 +19,7 @@ from benchmarks.common.command_line import finish, positive, sayer
 from benchmarks.streams.cells import cells
 from benchmarks.streams.ratios import MEASURES, Fared, compare, table
 from benchmarks.streams.runs_file import Key, RunsFile
-from benchmarks.streams.simulated import bound, simulated
+from benchmarks.streams.simulated import bound, reference, simulated
 from examples.command_line import Parser
 from tf_malleable.policies import registry
 
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 BASE: Final = "equal"
 BOUND: Final = "bound"
-_POLICIES: Final = (BASE, registry.DEFAULT, "lend+efficient", "lend+fcfs-max-prop", BOUND)
+REFERENCE: Final = "reference"
+_POLICIES: Final = (
+    BASE,
+    registry.DEFAULT,
+    "lend+efficient",
+    "lend+fcfs-max-prop",
+    REFERENCE,
+    BOUND,
+)
 
 
 def one(key: Key) -> Fared:
@@ -38,6 +46,8 @@ def one(key: Key) -> Fared:
     cell = cells()[key.cell]
     if key.policy == BOUND:
         return Fared(bound(cell.tasks(key.seed), cell.cores), 1.0, 1.0)
+    if key.policy == REFERENCE:
+        return reference(cell, key.seed)
     return simulated(key.policy, cell, key.seed)
 
 
@@ -82,9 +92,9 @@ def seeds(text: str) -> list[int]:
 
 
 def policy(text: str) -> str:
-    """Return an argument that names a policy or the bound."""
+    """Return an argument that names a policy, the reference or the bound."""
     try:
-        if text != BOUND:
+        if text not in (BOUND, REFERENCE):
             registry.create(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

@@ -6,15 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Final
 
 from benchmarks.streams.cells import Cell
 from benchmarks.streams.ratios import Fared
 from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Machine
 from tf_malleable.policies.policy import Policy
+from tf_malleable.policies.queues.srpt import SrptPolicy
 from tf_malleable.scheduling.records.metrics import BOUND_SECONDS
+from tf_malleable.simulate.engine.foresight import Foresight
+from tf_malleable.simulate.engine.host import Delays
 from tf_malleable.simulate.engine.simulation import Scenario, simulate
 from tf_malleable.simulate.engine.task import Task
+
+_POWERS: Final = (0.2, 0.4, 0.6, 1.0)
 
 
 def simulated(policy: str | Policy, cell: Cell, seed: int) -> Fared:
@@ -26,6 +32,23 @@ def simulated(policy: str | Policy, cell: Cell, seed: int) -> Fared:
     tasks = cell.tasks(seed)
     scenario = Scenario((Machine.flat(cell.cores),), seed, cell.noise)
     return fared(tasks, simulate(tasks, policy, scenario).history.jobs, cell.cores)
+
+
+def reference(cell: Cell, seed: int) -> Fared:
+    """Return how a stream fares under the best policy that knows all: a heuristic, not a bound.
+
+    It knows the work and the curve of each job at its arrival, and cores move at once. Of several
+    powers of the prices, it is the one with the least mean turnaround on this very stream.
+    """
+    tasks = cell.tasks(seed)
+    scenario = Scenario(
+        (Machine.flat(cell.cores),), seed, cell.noise, Delays(0.0, 0.0, 0.0), Foresight(True, True)
+    )
+    found = [
+        fared(tasks, simulate(tasks, SrptPolicy(power), scenario).history.jobs, cell.cores)
+        for power in _POWERS
+    ]
+    return min(found, key=lambda each: each.turnaround)
 
 
 def fared(tasks: Sequence[Task], jobs: Sequence[JobRecord], cores: int) -> Fared:

@@ -11,8 +11,10 @@ import pytest
 
 from benchmarks.streams.__main__ import main
 from benchmarks.streams.cells import Cell, cells, drawn, grid
+from benchmarks.streams.decomposition import SWITCHES, chosen, switched
+from benchmarks.streams.decomposition import table as decomposition
 from benchmarks.streams.ratios import Fared, compare, means, paired, table
-from benchmarks.streams.simulated import alone, bound, simulated
+from benchmarks.streams.simulated import alone, bound, reference, simulated
 from tf_malleable.model import Shape
 from tf_malleable.simulate.engine.curves import amdahl
 from tf_malleable.simulate.engine.task import Task
@@ -80,6 +82,12 @@ def test_no_policy_beats_the_bound(policy, seed):
     assert simulated(policy, cell, seed).turnaround >= bound(cell.tasks(seed), 4)
 
 
+def test_the_reference_is_between_the_bound_and_the_policies():
+    cell = Cell("small", "jobs=40,load=0.9,max-cores=4,curves=amdahl:0.1", 4)
+    found = reference(cell, 1).turnaround
+    assert bound(cell.tasks(1), 4) <= found <= 1.01 * simulated("srpt", cell, 1).turnaround
+
+
 SMALL = ["--cells", "16 cores, 0.3 serial, max 4, exponential, load 0.5", "--workers", "1"]
 
 
@@ -115,3 +123,17 @@ def test_what_cannot_be_run_is_refused(arguments, said, capsys):
 
 def test_intervals_need_more_than_one_stream():
     assert math.isclose(paired([1.0], [2.0]).value, 0.5)
+
+
+def test_the_decomposition_is_of_a_dozen_cells_and_says_what_a_switch_changes():
+    assert len({cell.name for cell in chosen()}) == 12
+    base = {"cell": [fared(10.0), fared(20.0)], "other": [fared(10.0)]}
+    faster = {"cell": [fared(8.0), fared(16.0)], "other": [fared(5.0)]}
+    found = decomposition({"the default": base, "faster": faster}).splitlines()
+    assert found[-1] == "| faster | 0.632 | 0.500 | 0.800 | 1.000 |"
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_every_switch_can_be_simulated(name):
+    cell = Cell("small", "jobs=10,load=0.9,max-cores=4,curves=amdahl:0.1", 4)
+    assert switched(name, cell, 1).turnaround > 0
