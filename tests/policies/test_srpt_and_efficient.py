@@ -110,6 +110,19 @@ def test_one_speed_on_many_cores_tells_the_length_as_on_a_machine_of_this_size()
     assert counts("srpt", 64, longer, shorter) == {"shorter": 64}
 
 
+def test_a_job_of_unknown_speedup_is_assumed_to_scale_as_those_that_are_known():
+    shape = Shape(1, 64, 64)
+    known = [replace(left(str(n), 100, 0.5), shape=shape) for n in range(3)]
+    measured = running("new", {0}, shape=shape, rates=(Rate(1, 1.0),), steps_done=0.0)
+    new = replace(measured, steps_total=100.0)
+    # As fast as the others on one core, and as little on more.
+    alike = counts("srpt", 64, *known, replace(left("new", 100, 0.5), shape=shape))
+    assert counts("srpt", 64, *known, new)["new"] == pytest.approx(alike["new"], abs=1)
+    # Without them, it may use many cores.
+    scales = [replace(left(str(n), 100, 0.001), shape=shape) for n in range(3)]
+    assert counts("srpt", 64, scales[0], new).get("new", 0) != alike["new"]
+
+
 def test_steps_count_for_the_time_they_take():
     slow = replace(left("slow", 20), rates=amdahl(0.5, 1, 2, speed=0.1))
     assert counts("srpt", 1, slow, left("fast", 50)) == {"fast": 1}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import Final, NamedTuple
 
 from tf_malleable.model import Job, Shape
@@ -27,7 +27,7 @@ from tf_malleable.policies.shares.placement import first_started
 # about this factor are served in order of arrival.
 _STEP = 1.15
 _SHORTEST_REVIEW_SECONDS = 0.1
-# Assumed for a job whose speed-up is unknown: with all n cores of a large machine it is
+# Assumed for a job whose speed-up is unknown, as all are: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
 # The weight of a job's speed is this power of its price. With 1, cores go where they shorten the
@@ -80,7 +80,8 @@ class SrptPolicy(CountingPolicy):
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        entries = _ranked([job for job in jobs if job.shape.min <= cores], _prior(cores), now)
+        fitting = [job for job in jobs if job.shape.min <= cores]
+        entries = _ranked(fitting, _prior(fitting, cores), now)
         ranked = [entry.job for entry in entries]
         curves = [entry.curve for entry in entries]
         limits = [
@@ -315,9 +316,26 @@ def _known(job: Job, prior: Curve) -> _Known:
     )
 
 
+def _prior(jobs: Sequence[Job], cores: int) -> Curve:
+    """Return the assumed curve of jobs of unknown speed-up: the median of the known ones."""
+    known = [loss for job in jobs if (loss := job.derived(_loss, None)) is not None]
+    if not known:
+        return _amdahl(_USUAL_LOSS / max(1, cores))
+    # Rounded, as what follows from it is kept for each job as long as it is the same.
+    return _amdahl(float(f"{median_low(known):.1g}"))
+
+
+def _loss(job: Job, _: None) -> float | None:
+    """Return the part of the work that more cores do not shorten; None if it is unknown."""
+    if len(job.rates) < 2:
+        return None
+    curve = fit(job.rates)
+    return curve.contention / curve.one
+
+
 @lru_cache(maxsize=256)
-def _prior(cores: int) -> Curve:
-    return Curve(1.0, _USUAL_LOSS / max(1, cores))
+def _amdahl(serial: float) -> Curve:
+    return Curve(1.0, serial)
 
 
 def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:
