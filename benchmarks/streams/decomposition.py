@@ -17,7 +17,7 @@ from tf_malleable.model import Machine
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.queues.srpt import SrptPolicy
 from tf_malleable.policies.wrappers.lend import LendPolicy
-from tf_malleable.simulate.engine.foresight import Foresight
+from tf_malleable.simulate.engine.foresight import Clairvoyance
 from tf_malleable.simulate.engine.host import Delays
 from tf_malleable.simulate.engine.simulation import Scenario, simulate
 
@@ -33,16 +33,16 @@ CELLS: Final = (
 )
 DRAWN: Final = ("8:", "9:", "11:", "13:", "14:", "15:")
 _AT_ONCE: Final = Delays(0.0, 0.0, 0.0)
-_ALL: Final = Foresight(sizes=True, curves=True)
+_ALL: Final = Clairvoyance(sizes=True, curves=True)
 
 DEFAULT: Final = LendPolicy(SrptPolicy())
-_NONE: Final = Foresight()
+_NONE: Final = Clairvoyance()
 _USUAL: Final = Delays()
 # Policy, foresight and delays.
-SWITCHES: Final[Mapping[str, tuple[Policy, Foresight, Delays]]] = {
+SWITCHES: Final[Mapping[str, tuple[Policy, Clairvoyance, Delays]]] = {
     "the default": (DEFAULT, _NONE, _USUAL),
-    "sizes are known": (DEFAULT, Foresight(sizes=True), _USUAL),
-    "curves are known": (DEFAULT, Foresight(curves=True), _USUAL),
+    "sizes are known": (DEFAULT, Clairvoyance(sizes=True), _USUAL),
+    "curves are known": (DEFAULT, Clairvoyance(curves=True), _USUAL),
     "both are known": (DEFAULT, _ALL, _USUAL),
     "cores move at once": (DEFAULT, _NONE, _AT_ONCE),
     "all of these": (DEFAULT, _ALL, _AT_ONCE),

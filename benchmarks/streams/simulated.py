@@ -15,7 +15,7 @@ from tf_malleable.model import Machine
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.queues.srpt import SrptPolicy
 from tf_malleable.scheduling.records.metrics import BOUND_SECONDS
-from tf_malleable.simulate.engine.foresight import Foresight
+from tf_malleable.simulate.engine.foresight import Clairvoyance
 from tf_malleable.simulate.engine.host import Delays
 from tf_malleable.simulate.engine.simulation import Scenario, simulate
 from tf_malleable.simulate.engine.task import Task
@@ -42,7 +42,11 @@ def reference(cell: Cell, seed: int) -> Fared:
     """
     tasks = cell.tasks(seed)
     scenario = Scenario(
-        (Machine.flat(cell.cores),), seed, cell.noise, Delays(0.0, 0.0, 0.0), Foresight(True, True)
+        (Machine.flat(cell.cores),),
+        seed,
+        cell.noise,
+        Delays(0.0, 0.0, 0.0),
+        Clairvoyance(True, True),
     )
     found = [
         fared(tasks, simulate(tasks, SrptPolicy(power), scenario).history.jobs, cell.cores)

@@ -12,7 +12,7 @@ from tf_malleable.policies.queues.remaining_work import remaining_work
 from tf_malleable.policies.queues.speedup import fit
 from tf_malleable.policies.registry import create
 from tf_malleable.simulate.engine.curves import amdahl
-from tf_malleable.simulate.engine.foresight import Foresight
+from tf_malleable.simulate.engine.foresight import Clairvoyance
 from tf_malleable.simulate.engine.simulation import Scenario, simulate
 from tf_malleable.simulate.engine.task import Task
 
@@ -35,19 +35,21 @@ class Spy:
         return self._policy.allocate(jobs, machine, now)
 
 
-def seen(foresight: Foresight, tasks: Sequence[Task] = TASKS) -> list[tuple[float, dict[str, Job]]]:
+def seen(
+    foresight: Clairvoyance, tasks: Sequence[Task] = TASKS
+) -> list[tuple[float, dict[str, Job]]]:
     spy = Spy()
     simulate(tasks, spy, Scenario((Machine.flat(4),), foresight=foresight))
     return spy.seen
 
 
 def test_without_foresight_nothing_is_known_of_a_job_that_arrives():
-    _, jobs = seen(Foresight())[0]
+    _, jobs = seen(Clairvoyance())[0]
     assert (jobs["1"].rates, jobs["1"].steps_done) == ((), None)
 
 
 def test_known_sizes_are_the_work_that_is_left():
-    found = seen(Foresight(sizes=True))
+    found = seen(Clairvoyance(sizes=True))
     assert remaining_work(found[0][1]["1"]) == pytest.approx(60.0)
     # Alone on four cores, after five seconds of start and the delay of its first grant.
     (jobs,) = (jobs for now, jobs in found if now == 20.0)
@@ -62,7 +64,7 @@ def test_known_sizes_are_the_work_that_is_left():
 
 
 def test_known_curves_are_those_of_the_tasks():
-    _, jobs = seen(Foresight(curves=True))[0]
+    _, jobs = seen(Clairvoyance(curves=True))[0]
     assert jobs["1"].steps_done is None
     curve = fit(jobs["1"].rates)
     for cores in (1, 2, 3, 4):
@@ -71,5 +73,5 @@ def test_known_curves_are_those_of_the_tasks():
 
 def test_the_work_of_a_job_that_fails_is_what_it_does_until_then():
     tasks = [Task("fails", 0.0, 60.0, CURVE, Shape(1, 4, 4), fails_at=0.5)]
-    _, jobs = seen(Foresight(sizes=True, curves=True), tasks)[0]
+    _, jobs = seen(Clairvoyance(sizes=True, curves=True), tasks)[0]
     assert remaining_work(jobs["1"]) == pytest.approx(30.0, rel=1e-3)

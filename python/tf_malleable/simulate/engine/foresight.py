@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Foresight: what a policy may know of simulated jobs that no policy knows of real ones."""
+"""Clairvoyance: what a policy may know of simulated jobs that no policy knows of real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEPS: Final = 100.0
 
 
 @dataclass(frozen=True)
-class Foresight:
+class Clairvoyance:
     """Knowledge of jobs from their arrival on, beside what a controller would know.
 
     Attributes:
@@ -44,7 +44,7 @@ class Foresight:
         return job
 
 
-NONE: Final = Foresight()
+NONE: Final = Clairvoyance()
 
 
 def _rates(task: Task, steps: float) -> tuple[Rate, ...]:

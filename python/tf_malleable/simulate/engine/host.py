@@ -25,7 +25,7 @@ from tf_malleable.scheduling.records.lessons import Knowledge, passed_on
 from tf_malleable.scheduling.records.metrics import Measurements
 from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 from tf_malleable.simulate.engine.clock import LAST, Timer, VirtualClock
-from tf_malleable.simulate.engine.foresight import NONE, Foresight
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.job import SimulatedJob
 from tf_malleable.simulate.engine.progress_reports import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.engine.task import Task
@@ -99,7 +99,7 @@ class SimulationConditions:
     seed: int = 0
     noise: float = 0.0
     delays: Delays = field(default_factory=Delays)
-    foresight: Foresight = NONE
+    foresight: Clairvoyance = NONE
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tf_malleable.scheduling.records.lessons import Lessons
 from tf_malleable.scheduling.records.phases import Course
 from tf_malleable.scheduling.records.speeds import SETTLING_SECONDS, Speedometer
 from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS, SAMPLES, Usage
-from tf_malleable.simulate.engine.foresight import NONE, Foresight
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.progress_reports import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.engine.task import Task
 
@@ -57,7 +57,7 @@ class SimulatedJob:
         lessons: Lessons,
         factor: Callable[[int], float],
         reports: Reports,
-        foresight: Foresight = NONE,
+        foresight: Clairvoyance = NONE,
     ) -> None:
         """Create a job that arrives.
 

@@ -17,7 +17,7 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.scheduling.records.lessons import Knowledge
 from tf_malleable.simulate.engine.clock import VirtualClock
-from tf_malleable.simulate.engine.foresight import NONE, Foresight
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.host import (
     Counts,
     Delays,
@@ -49,7 +49,7 @@ class Scenario:
     seed: int = 0
     noise: float = 0.0
     delays: Delays = field(default_factory=Delays)
-    foresight: Foresight = NONE
+    foresight: Clairvoyance = NONE
 
     @property
     def cores(self) -> int:
