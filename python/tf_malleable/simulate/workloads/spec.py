@@ -12,12 +12,10 @@ from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.curves import parse_curve
 
 Sizes = Literal["constant", "exponential", "lognormal", "pareto"]
-Arrivals = Literal["poisson", "bursts", "daily"]
 
 SIZES: Final[tuple[Sizes, ...]] = ("constant", "exponential", "lognormal", "pareto")
-ARRIVALS: Final[tuple[Arrivals, ...]] = ("poisson", "bursts", "daily")
 KEYS: Final = (
-    *("jobs", "load", "arrivals", "sizes", "mean", "sigma", "alpha", "spread"),
+    *("jobs", "load", "sizes", "mean", "sigma", "alpha", "spread"),
     *("max-cores", "curves", "users", "idle"),
 )
 
@@ -33,8 +31,6 @@ class Spec:
     Attributes:
         jobs: Number of jobs.
         load: Work of all jobs on one core, relative to the capacity of all cores meanwhile.
-        arrivals: Arrivals: a Poisson process, one of groups of ten jobs on average, or one whose
-            rate rises and falls four times.
         sizes: Distribution of the work.
         mean: Mean of the work, in seconds on one core.
         sigma: Standard deviation of the work's logarithm, for the lognormal distribution.
@@ -48,7 +44,6 @@ class Spec:
 
     jobs: int = 100
     load: float = 0.7
-    arrivals: Arrivals = "poisson"
     sizes: Sizes = "exponential"
     mean: float = 600.0
     sigma: float = 1.0
@@ -93,7 +88,6 @@ _RANGES: Final = {
     "users": _Range(1, 10_000, is_whole=True),
     "idle": _Range(0, 0.99),
 }
-_NAMES: Final[dict[str, tuple[str, ...]]] = {"sizes": SIZES, "arrivals": ARRIVALS}
 
 
 def parse_spec(text: str) -> Spec:
@@ -127,9 +121,9 @@ def parse_spec(text: str) -> Spec:
 def _parse(key: str, text: str) -> object:
     if key == "curves":
         return tuple(_curve(curve.strip()) for curve in text.split("|"))
-    if key in _NAMES:
-        if text not in _NAMES[key]:
-            raise ValueError(f"{key} must be {', '.join(_NAMES[key])}, not {quoted(text)}")
+    if key == "sizes":
+        if text not in SIZES:
+            raise ValueError(f"sizes must be {', '.join(SIZES)}, not {quoted(text)}")
         return text
     allowed = _RANGES[key]
     try:
