@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.accounts import age
+from tests.support.accounts import age, has_ended
 from tests.support.commands import started, submitted, tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.deadline import DEADLINE
@@ -52,13 +52,6 @@ def shut_down(controller: Controller) -> None:
 def keeper_of(pid: int) -> int:
     """Return the pid of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def said(controller: Controller, text: str) -> str:

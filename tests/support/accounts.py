@@ -32,7 +32,8 @@ def age(state: Path) -> None:
         connection.execute(change, (boot, _EARLIER_BOOT))
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; its parent may not know yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -141,7 +142,7 @@ class Account:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         # One that ends has no environment any more, but its sockets may still be open.
-        wait_for(lambda: all(map(_has_ended, frozen)))
+        wait_for(lambda: all(map(has_ended, frozen)))
 
     def terminate(self, patience: float) -> None:
         """Send SIGTERM to all processes, as before a reboot; kill those that are left then."""
