@@ -40,7 +40,7 @@ def test_a_controller_that_is_killed_is_missed_and_is_back(context, tmp_path):
         speaker.submit(name="survivor")
         with served(before.socket) as web:
             page = opened(context, web)
-            page.locator("#jobs tr", has_text="survivor").wait_for()
+            page.locator("#gantt rect.running").wait_for()
             before.process.send_signal(signal.SIGKILL)
             page.locator("#connection.down").wait_for()
             banner = page.locator(".banner")
@@ -65,6 +65,14 @@ def test_a_controller_that_is_killed_is_missed_and_is_back(context, tmp_path):
             # The browser tells of a connection that broke, and of what it asked for meanwhile.
             expected = {"WebSocket", "502"}
             assert [said for said in page.complaints if not expected & set(said.split())] == []
+
+
+def test_without_the_history_jobs_are_drawn_from_now_on(context, tmp_path):
+    context.route("**/v1/history?*", lambda request: request.abort())
+    with controller(tmp_path, "--cpus", "0") as running, job(running.socket) as speaker:
+        speaker.submit(name="present")
+        with served(running.socket) as web:
+            opened(context, web).locator("#gantt rect.running").wait_for()
 
 
 def test_without_a_controller_the_page_says_so_and_waits_for_one(context, tmp_path):

@@ -28,6 +28,7 @@ export class Store {
     this.about = null;
     this.info = null;
     this.power = null;
+    this.loadedAt = null; // From when on changes are seen; what was before comes from the history.
     this.jobs = new Map(); // In order of arrival.
     this.at = 0;
     this.skew = 0; // What the controller's clock is ahead of ours, in seconds.
@@ -113,6 +114,7 @@ export class Store {
 
   change(said) {
     this.at = said.at;
+    if (said.whole) this.loadedAt = said.at;
     this.skew = said.at - Date.now() / 1000;
     if (said.info) this.info = said.info;
     if (said.power) this.power = said.power;
@@ -174,7 +176,6 @@ export class Store {
     const since = Math.max(0, at - KEPT_SECONDS).toFixed(3);
     const found = await this.ask("GET", `v1/history?spans=true&limit=2000&since=${since}`).catch(() => null);
     if (!found) return;
-    this.loadedAt = at;
     this.spans = found.spans;
     for (const job of this.jobs.values()) {
       const own = found.spans.filter((span) => span.job === job.id);
