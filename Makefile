@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power bench-streams tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
@@ -104,6 +104,9 @@ bench-cluster: .venv/installed-test
 	.venv/bin/python -m benchmarks.cluster
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
+# Policies on streams in 150 settings, with 20 seeds each (hours; goes on where it ended).
+bench-streams: .venv/installed-test
+	.venv/bin/python -m benchmarks.streams
 validate: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m benchmarks.validation

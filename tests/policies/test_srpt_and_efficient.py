@@ -69,13 +69,33 @@ def test_a_wide_job_that_cannot_run_soon_leaves_cores_to_others():
 def test_of_equal_jobs_on_many_cores_none_has_more_than_one_before_it():
     equal = [left(str(n), 100, 0.0008, submitted=n, shape=Shape(1, 256, 256)) for n in range(5)]
     cores = counts("srpt", 256, *equal)
-    found = [cores[str(n)] for n in range(5)]
+    found = [cores.get(str(n), 0) for n in range(5)]
     assert found == sorted(found, reverse=True)
     assert sum(found) == 256
-    assert found[4] >= 15
-    # One that is far longer than the others has what is left by those that end sooner.
-    longer = left("4", 2000, 0.0008, submitted=4, shape=Shape(1, 256, 256))
-    assert counts("srpt", 256, *equal[:4], longer).get("4", 0) < found[4]
+    # One that is far shorter than the others has most cores.
+    short = left("0", 5, 0.0008, submitted=9, shape=Shape(1, 256, 256))
+    assert counts("srpt", 256, *equal[1:], short)["0"] >= found[0]
+
+
+def test_of_jobs_of_unknown_length_none_has_more_cores_than_another():
+    """They are not ordered by the time that they have run: the next to end may be any."""
+    silent = [running(f"job {n}", {n}, run_seconds=10.0 * 4**n) for n in range(4)]
+    assert sorted(counts("srpt", 8, *silent).values()) == [2, 2, 2, 2]
+    known = amdahl(0.1, 1, 2, 4, 8)
+    told = [
+        running(
+            f"job {n}", {n}, run_seconds=10.0, rates=known, steps_done=1.0, steps_total=100.0**n
+        )
+        for n in range(1, 3)
+    ]
+    first, second = (counts("srpt", 8, *told).get(f"job {n}", 0) for n in (1, 2))
+    assert first > second
+
+
+def test_a_job_of_higher_priority_has_the_cores_that_speed_it_up():
+    urgent, usual = left("urgent", 50, 0.01, priority=1), left("usual", 50, 0.01)
+    alike = counts("srpt", 8, left("a", 50, 0.01), left("b", 50, 0.01))
+    assert counts("srpt", 8, usual, urgent)["urgent"] >= max(alike.values())
 
 
 def test_cores_that_nobody_can_use_yet_are_shared_out_evenly():
@@ -88,6 +108,19 @@ def test_one_speed_on_many_cores_tells_the_length_as_on_a_machine_of_this_size()
     longer = job("longer", shape=ALL, steps_done=0.0, steps_total=100.0, rates=(Rate(32, 22.3),))
     shorter = left("shorter", 80, serial=0.0, shape=ALL)
     assert counts("srpt", 64, longer, shorter) == {"shorter": 64}
+
+
+def test_a_job_of_unknown_speedup_is_assumed_to_scale_as_those_that_are_known():
+    shape = Shape(1, 64, 64)
+    known = [replace(left(str(n), 100, 0.5), shape=shape) for n in range(3)]
+    measured = running("new", {0}, shape=shape, rates=(Rate(1, 1.0),), steps_done=0.0)
+    new = replace(measured, steps_total=100.0)
+    # As fast as the others on one core, and as little on more.
+    alike = counts("srpt", 64, *known, replace(left("new", 100, 0.5), shape=shape))
+    assert counts("srpt", 64, *known, new)["new"] == pytest.approx(alike["new"], abs=1)
+    # Without them, it may use many cores.
+    scales = [replace(left(str(n), 100, 0.001), shape=shape) for n in range(3)]
+    assert counts("srpt", 64, scales[0], new).get("new", 0) != alike["new"]
 
 
 def test_steps_count_for_the_time_they_take():
@@ -152,14 +185,20 @@ def test_cores_that_slow_it_down_stay_idle_under_srpt_too():
 def test_cores_go_to_jobs_that_compute_before_those_that_start_or_end():
     known = amdahl(0.01, 1, 2, 4, 8)
     computing = left("computing", 5000, 0.01)
-    for other in (
-        job("starting", rates=known),
-        job("new"),
-        job("ending", rates=known, steps_done=30.0, steps_total=30.0),
-    ):
-        assert counts("srpt", 8, computing, other) == {"computing": 7, other.id: 1}
-        # Nobody else wants them.
-        assert counts("srpt", 8, other) == {other.id: 8}
+    ending = job("ending", rates=known, steps_done=30.0, steps_total=30.0)
+    assert counts("srpt", 8, computing, ending) == {"computing": 7, "ending": 1}
+    # Nobody else wants them.
+    assert counts("srpt", 8, ending) == {"ending": 8}
+
+
+def test_a_program_that_may_not_compute_yet_gets_fewer_cores_than_one_that_does():
+    known = amdahl(0.05, 1, 2, 4, 8)
+    short = job("short", rates=known, steps_done=1.0, steps_total=11.0)
+    new = job("short", rates=known)
+    shape = Shape(1, 16, 16)
+    beside = replace(left("long", 5000, 0.05), shape=shape)
+    computes = counts("srpt", 16, beside, replace(short, shape=shape))["short"]
+    assert 1 < counts("srpt", 16, beside, replace(new, shape=shape))["short"] < computes
 
 
 def test_noise_moves_no_core_of_many():

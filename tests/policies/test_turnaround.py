@@ -9,7 +9,13 @@ from itertools import pairwise
 import pytest
 
 from tf_malleable.policies.queues.speedup import Curve
-from tf_malleable.policies.queues.turnaround import least_turnaround
+from tf_malleable.policies.queues.turnaround import hand_out, prices
+
+
+def least_turnaround(curves: list[Curve], limits: list[int], cores: int) -> list[int]:
+    """Return the counts at which the sum of turnarounds falls most."""
+    return hand_out(curves, limits, cores, prices(curves, limits, cores))
+
 
 Choose = Callable[[tuple[float, ...], Curve, int], Iterator[tuple[int, ...]]]
 
@@ -77,4 +83,33 @@ def test_large_ones_are_solved_in_bundles(jobs, cores):
     counts = least_turnaround([Curve(1.0, 0.2)] * jobs, [cores] * jobs, cores)
     assert len(counts) == jobs
     assert all(count >= later for count, later in pairwise(counts))
-    assert 0.5 * cores <= sum(counts) <= max(cores, jobs)
+    assert sum(counts) == cores
+
+
+@pytest.mark.parametrize("serial", [0.0, 0.1, 0.5])
+def test_a_price_is_the_turnaround_that_a_second_of_work_costs(serial):
+    """Prices of jobs that end one by one on one core each, or all cores, by hand."""
+    curve = Curve(1.0, serial)
+    # Alone on two cores, a second of work takes a second divided by the speed-up.
+    (alone,) = prices([curve], [2], 2)
+    assert alone == pytest.approx(1 / curve.speedup(2))
+    # On one core, all jobs behind it wait for a second, too.
+    assert prices([curve] * 3, [1] * 3, 1) == pytest.approx([3.0, 2.0, 1.0])
+
+
+def test_jobs_that_may_not_compute_yet_get_cores_that_hardly_help_others():
+    curve = Curve(1.0, 0.1)
+    even = hand_out([curve] * 2, [16] * 2, 16, [1.0, 1.0])
+    assert even == [8, 8]
+    found = hand_out([curve] * 2, [16] * 2, 16, [1.0, 1.0], [1.0, 0.5])
+    assert sum(found) == 16
+    assert 1 < found[1] < 8
+    assert hand_out([curve] * 2, [16] * 2, 16, [1.0, 1.0], [1.0, 0.0]) == [15, 1]
+    assert hand_out([curve], [4], 16, [1.0], [0.5]) == [4]
+
+
+def test_a_job_with_a_higher_weight_gets_more_cores_and_none_that_cannot_help():
+    good, bad = Curve(1.0, 0.05), Curve(1.0, 1.0)
+    first, second = hand_out([good, good], [16, 16], 16, [2.0, 1.0])
+    assert first > second > 1
+    assert hand_out([good, bad], [16, 16], 16, [1.0, 9.0]) == [15, 1]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tf_malleable.model import Grant, Job, Rate, Shape
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.decision.policy_input import Known, rates_of
@@ -114,3 +116,16 @@ def test_a_second_in_which_steps_began_or_ended_tells_no_speed():
 def test_the_last_second_tells_a_speed_that_nothing_else_does():
     speed = Speedometer().change(1, 0.0).report(10, 60, 2.0).report(60, 60, 3.0)
     assert speed.rates == (Rate(1, 50.0),)
+
+
+def test_the_learned_shape_counts_even_if_it_was_measured_with_other_numbers_of_cores():
+    # Amdahl's law with a serial part of 10 %: 10, 18.2, 30.8 and 47.1 steps a second.
+    learned = tuple(Rate(n, 10 / (0.1 + 0.9 / n)) for n in (1, 2, 8))
+    speed = reported(Speedometer().change(4, 0.0), 2 * 10 / (0.1 + 0.9 / 4), 0, 30)
+    found = dict(rates_of(speed, Lessons(learned)))
+    assert found.keys() == {1, 2, 4, 8}
+    # Steps are half as large as those of earlier jobs.
+    assert found[8] == pytest.approx(20 / (0.1 + 0.9 / 8), rel=0.01)
+    assert found[1] == pytest.approx(20.0, rel=0.01)
+    # One speed has no shape.
+    assert rates_of(speed, Lessons(learned[:1])) == speed.rates

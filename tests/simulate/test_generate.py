@@ -70,6 +70,31 @@ def test_arrivals_are_a_poisson_process():
     assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(1, abs=0.06)
 
 
+@pytest.mark.parametrize("arrivals", ["poisson", "bursts", "daily"])
+def test_the_load_does_not_depend_on_the_kind_of_arrivals(arrivals):
+    tasks = generate(f"jobs=4000,load=0.75,arrivals={arrivals}", 8, 3, Assumed()).tasks
+    at = [task.at for task in tasks]
+    assert at == sorted(at)
+    assert at[0] == 0
+    assert sum(task.seconds for task in tasks) / (8 * at[-1]) == pytest.approx(0.75, rel=0.02)
+
+
+def test_bursts_are_groups_of_ten_jobs_on_average():
+    tasks = generate("jobs=4000,arrivals=bursts", 8, 3, Assumed()).tasks
+    assert 4000 / len({task.at for task in tasks}) == pytest.approx(10, rel=0.15)
+
+
+def test_daily_arrivals_rise_and_fall_four_times():
+    tasks = generate("jobs=4000,arrivals=daily", 8, 3, Assumed()).tasks
+    last = tasks[-1].at
+    eighths = [0] * 16
+    for task in tasks:
+        eighths[min(15, int(16 * task.at / last))] += 1
+    # Each day has four sixteenths: night, morning, afternoon, night.
+    nights = sum(eighths[0::4]) + sum(eighths[3::4])
+    assert nights / 4000 == pytest.approx(0.5 - 0.9 / 3.1416, abs=0.03)
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -120,7 +145,7 @@ def test_what_is_assumed_is_said():
     )
 
 
-KEYS = "jobs, load, sizes, mean, sigma, alpha, spread, max-cores, curves, users, idle"
+KEYS = "jobs, load, arrivals, sizes, mean, sigma, alpha, spread, max-cores, curves, users, idle"
 FORM = f"a workload must be described by KEY=VALUE,KEY=VALUE,… with {KEYS}, not by"
 
 
@@ -139,6 +164,7 @@ FORM = f"a workload must be described by KEY=VALUE,KEY=VALUE,… with {KEYS}, no
         ("load=nan", "load must be a number above 0, at most 100, not 'nan'"),
         ("mean=-1", "mean must be a number above 0, at most 1e+09, not '-1'"),
         ("sizes=normal", "sizes must be constant, exponential, lognormal, pareto, not 'normal'"),
+        ("arrivals=weekly", "arrivals must be poisson, bursts, daily, not 'weekly'"),
         ("sizes=lognormal,sigma=9", "sigma must be a number above 0, at most 5, not '9'"),
         ("sizes=pareto,alpha=0", "alpha must be a number above 0, at most 10, not '0'"),
         ("sizes=pareto,spread=1", "spread must be a number above 1, at most 1e+09, not '1'"),

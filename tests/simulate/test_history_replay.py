@@ -113,7 +113,8 @@ def test_it_waits_for_input_as_often_and_as_long_again(policy):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["srpt", "lend+srpt"])
 def test_each_has_the_work_it_had_under_a_policy_that_resizes_and_pauses(policy):
-    jobs = tasks(4)
+    # With other seeds, some job is measured with too few numbers of cores to tell its curve.
+    jobs = tasks(5)
     before = run(jobs, policy)
     assert any(record.resizes or record.paused_seconds for record in before.jobs)
     for task, found in zip(jobs, replayed(before, Assumed()).tasks, strict=True):

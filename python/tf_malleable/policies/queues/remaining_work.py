@@ -29,22 +29,6 @@ def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
     return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
 
 
-def whole_work(job: Job, left: float, prior: Curve = PRIOR) -> float:
-    """Return the work from start to end in seconds on one core.
-
-    Without known steps it is the run time so far plus `left`.
-
-    Args:
-        job: The job.
-        left: Remaining work, in seconds on one core.
-        prior: Assumed speed-up curve while the job's is unknown.
-    """
-    steps, total = steps_left(job), job.steps_total
-    if steps is None or total is None:
-        return job.run_seconds + left
-    return left * total / steps if steps > 0.0 else total * fit(job.rates, prior).one
-
-
 def remaining_seconds(job: Job) -> float:
     """Return the seconds until a running job ends if its number of cores stays the same."""
     steps = steps_left(job)

@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
+from statistics import fmean, median_low
+from typing import Final, NamedTuple
 
 from tf_malleable.model import Job, Shape
-from tf_malleable.policies.queues.makespan import USUAL_WEIGHT, evened, makespan_weight
 from tf_malleable.policies.queues.orders import arrival
 from tf_malleable.policies.queues.remaining_work import (
     expected_left,
     geometric_step,
     remaining_work,
     steps_left,
-    whole_work,
 )
 from tf_malleable.policies.queues.speedup import Curve, fit
-from tf_malleable.policies.queues.turnaround import least_turnaround
+from tf_malleable.policies.queues.turnaround import hand_out, prices
 from tf_malleable.policies.shares.core_counts import CountingPolicy, Decision, least, present
 from tf_malleable.policies.shares.max_min_shares import fill
 from tf_malleable.policies.shares.placement import first_started
@@ -29,13 +27,15 @@ from tf_malleable.policies.shares.placement import first_started
 # about this factor are served in order of arrival.
 _STEP = 1.15
 _SHORTEST_REVIEW_SECONDS = 0.1
-# Assumed for a job whose speed-up is unknown: with all n cores of a large machine it is
+# Assumed for a job whose speed-up is unknown, as all are: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
-# Until its first step, a program imports and builds on one core. Maximum time of this phase,
-# for a job that reported steps in earlier runs and for one that may never report any.
-_STARTING_SECONDS = 60.0
-_STARTING_SECONDS_OF_NEW_ONES = 10.0
+# The weight of a job's speed is this power of its price. With 1, cores go where they shorten the
+# turnarounds of the present jobs most. But other jobs keep arriving, and the work left is an
+# estimate: so differences count less. With 0 all jobs would count alike.
+_URGENCY: Final = 0.4
+# Until its first step, a program imports and builds on one core; nothing tells when it computes.
+_COMPUTES: Final = 0.5
 # A job is late once it has waited for this many seconds plus this multiple of its own length.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
@@ -54,23 +54,34 @@ class SrptPolicy(CountingPolicy):
     ones and so report soon. Only jobs whose length is known are paused: a server, or a
     script that reports nothing, runs on with at least min.
 
-    The number of running jobs and their cores follow from the measured speed-ups: see
-    `turnaround` and `makespan`. Each running job has at least min. A job of higher
-    priority counts as shorter than any of lower priority. A job that has been without
-    cores for more than ten minutes plus three times its length is late: late jobs go before
-    all others, in order of arrival, each point of priority counting as a minute earlier.
+    Cores go where they add most speed, weighted by the prices of the jobs: see `turnaround`. The
+    less work a job has left than others, the higher its price; jobs of unknown length have
+    their mean price. A program that has reported no step may not be able to use more
+    than one core yet, so other cores count half there. Each running job has at least min. A
+    job of higher priority counts as shorter than any of lower priority. A job that has been
+    without cores for more than ten minutes plus three times its length is late: late jobs go
+    before all others, in order of arrival, each point of priority counting as a minute earlier.
     A job whose min does not fit beside shorter ones that leave cores idle goes before them if
     that makes them wait less than it would wait.
 
     Work-conserving: no core is idle while a running job below max is expected to be
     faster with it, or the next in the queue would fit. Starves no job.
+
+    Args:
+        urgency: Power of the prices by which cores are handed out; above 0.
+        computes: Probability that a program computes that has reported no step.
     """
 
     preempts = True
 
+    def __init__(self, urgency: float = _URGENCY, computes: float = _COMPUTES) -> None:
+        self._urgency = urgency
+        self._computes = computes
+
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        entries = _ranked([job for job in jobs if job.shape.min <= cores], _prior(cores), now)
+        fitting = [job for job in jobs if job.shape.min <= cores]
+        entries = _ranked(fitting, _prior(fitting, cores), now)
         ranked = [entry.job for entry in entries]
         curves = [entry.curve for entry in entries]
         limits = [
@@ -78,10 +89,12 @@ class SrptPolicy(CountingPolicy):
             for job, curve in zip(ranked, curves, strict=True)
         ]
         usable = [
-            job.shape.min if _is_starting(job) or _is_ending(job) else limit
+            job.shape.min if _is_ending(job) else limit
             for job, limit in zip(ranked, limits, strict=True)
         ]
-        weight, best = _chosen(entries, curves, usable, cores)
+        odds = [self._computes if job.steps_done is None else 1.0 for job in ranked]
+        weights = _weights(entries, prices(curves, usable, cores), self._urgency)
+        best = hand_out(curves, usable, cores, weights, odds)
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
         if wide is not None:
@@ -92,28 +105,31 @@ class SrptPolicy(CountingPolicy):
                 if entry.job.id in counts or entry is entries[wide]
             }
             paused = [entry for entry in entries if entry.job.id in counts.keys() - first.keys()]
+            # While cores are idle, all jobs fall behind.
             idle = 1.0 - sum(counts.values()) / cores
-            if _goes_first(entries[wide], paused, seconds, 1.0 + weight * idle):
+            if _goes_first(entries[wide], paused, seconds, 1.0 + idle * len(entries)):
                 counts = first
         _share_out(ranked, limits, counts, cores)
         return Decision(_steadied(ranked, counts, cores), _review_at(entries, counts, now))
 
 
-def _chosen(
-    entries: Sequence[_Entry], curves: Sequence[Curve], usable: Sequence[int], cores: int
-) -> tuple[float, list[int]]:
-    """Return the weight of the makespan, and the best number of cores of each job."""
-    if not entries:
-        return 0.0, []
-    weight = makespan_weight([entry.length for entry in entries], cores)
-    best = least_turnaround(curves, usable, cores, weight)
-    if weight <= USUAL_WEIGHT:
-        return weight, best
-    as_long = [
-        entry.rank[:-1] == before.rank[:-1] and entry.left <= _STEP * before.left
-        for before, entry in pairwise(entries)
-    ]
-    return weight, evened(best, usable, [False, *as_long])
+def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
+    """Return the weight of each job's speed, from its price."""
+    unknown: dict[tuple[float, ...], list[float]] = {}
+    for entry, price in zip(entries, found, strict=True):
+        if not entry.is_known:
+            unknown.setdefault(entry.rank[:-1], []).append(price)
+    # Nothing tells which of the jobs of unknown length ends first.
+    usual = {rank: fmean(each) for rank, each in unknown.items()}
+    # Only differences of length are evened out, not those of priority.
+    highest: dict[tuple[float, ...], float] = {}
+    weights = []
+    for entry, price in zip(entries, found, strict=True):
+        rank = entry.rank[:-1]
+        top = highest.setdefault(rank, price)
+        own = price if entry.is_known else usual[rank]
+        weights.append(top * (own / top) ** urgency)
+    return weights
 
 
 def _left_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> int | None:
@@ -173,7 +189,7 @@ class _Entry(NamedTuple):
     Attributes:
         job: The job.
         curve: Speed-up curve.
-        length: Total length, in seconds on one core.
+        is_known: Whether its length is known.
         left: Remaining work, in seconds on one core.
         is_late: Whether the job has been without cores for too long.
         late_at: Time at which the job becomes late if it gets no cores.
@@ -182,7 +198,7 @@ class _Entry(NamedTuple):
 
     job: Job
     curve: Curve
-    length: float
+    is_known: bool
     left: float
     is_late: bool
     late_at: float
@@ -248,16 +264,6 @@ def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict
     return now if same else counts
 
 
-def _starts_until(job: Job) -> float:
-    """Return the run time until which a job that reports no steps yet may begin to do so."""
-    return _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
-
-
-def _is_starting(job: Job) -> bool:
-    """Return whether a job reports no steps yet, and has in earlier runs or may do so soon."""
-    return job.steps_done is None and job.run_seconds < _starts_until(job)
-
-
 def _is_ending(job: Job) -> bool:
     """Return whether all steps are done: the rest is short and runs on one core."""
     return steps_left(job) == 0.0
@@ -273,11 +279,11 @@ def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
 
 
 def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    curve, length, left, late_at, step = job.derived(_known, prior)
+    curve, is_known, left, late_at, step = job.derived(_known, prior)
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
-        return _Entry(job, curve, length, left, True, late_at, (0.0, arrival(job)))
-    return _Entry(job, curve, length, left, False, late_at, (1.0, -job.priority, step))
+        return _Entry(job, curve, is_known, left, True, late_at, (0.0, arrival(job)))
+    return _Entry(job, curve, is_known, left, False, late_at, (1.0, -job.priority, step))
 
 
 class _Known(NamedTuple):
@@ -285,14 +291,14 @@ class _Known(NamedTuple):
 
     Attributes:
         curve: Speed-up curve.
-        length: Total length, in seconds on one core.
+        is_known: Whether its length is known.
         left: Remaining work, in seconds on one core.
         late_at: Time at which the job becomes late if it has no cores until then.
         step: Remaining work on a geometric scale.
     """
 
     curve: Curve
-    length: float
+    is_known: bool
     left: float
     late_at: float
     step: int
@@ -303,25 +309,38 @@ def _known(job: Job, prior: Curve) -> _Known:
     patience = _PATIENCE_SECONDS + _PATIENCE_LENGTHS * (job.run_seconds + left)
     return _Known(
         fit(job.rates, prior),
-        whole_work(job, left, prior),
+        steps_left(job) is not None or expected_left(job) is not None,
         left,
         job.submitted + job.run_seconds + patience,
         geometric_step(left, _STEP),
     )
 
 
+def _prior(jobs: Sequence[Job], cores: int) -> Curve:
+    """Return the assumed curve of jobs of unknown speed-up: the median of the known ones."""
+    known = [loss for job in jobs if (loss := job.derived(_loss, None)) is not None]
+    if not known:
+        return _amdahl(_USUAL_LOSS / max(1, cores))
+    # Rounded, as what follows from it is kept for each job as long as it is the same.
+    return _amdahl(float(f"{median_low(known):.1g}"))
+
+
+def _loss(job: Job, _: None) -> float | None:
+    """Return the part of the work that more cores do not shorten; None if it is unknown."""
+    if len(job.rates) < 2:
+        return None
+    curve = fit(job.rates)
+    return curve.contention / curve.one
+
+
 @lru_cache(maxsize=256)
-def _prior(cores: int) -> Curve:
-    return Curve(1.0, _USUAL_LOSS / max(1, cores))
+def _amdahl(serial: float) -> Curve:
+    return Curve(1.0, serial)
 
 
 def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:
     """Return when time alone will change which jobs run, or how; None if it will not."""
-    times = [
-        now + _starts_until(job) - job.run_seconds
-        for job, *_ in entries
-        if job.id in counts and _is_starting(job)
-    ]
+    times: list[float] = []
     waiting = [entry for entry in entries if entry.job.id not in counts]
     if waiting:
         # A job of unknown or exceeded length counts as longer the longer it runs.

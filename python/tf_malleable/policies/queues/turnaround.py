@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Core counts that minimise the mean turnaround of jobs sorted by length.
+"""Prices of jobs: how much the sum of turnarounds falls with a second of a job's work.
 
 Running one job after another, the shortest first, is optimal if speed-ups are linear.
 They are not, so several jobs get more done with the same cores. heSRPT (Berg, Vesilo and
@@ -9,16 +9,14 @@ argument also holds, as a recursion, for whole cores and any concave speed-ups: 
 of turnarounds is linear in the remaining work x of the jobs, c_1 x_1 + … + c_m x_m. It
 falls by m per second while there are m jobs, so the maximum over counts n of
 c_1 s_1(n_1) + … + c_m s_m(n_m) is m. With c_1 … c_{m-1} known from the longer jobs, this
-equation gives c_m. Assigning each core to the job where it adds most yields the maximum. On
-two equal cores this is exact: two jobs share them if two cores are less than 1.5 times as
-fast as one.
-
-The makespan can be added to the sum, with a weight w. The sum then falls by m + w per second,
-and that is the value of the maximum.
+equation gives c_m, the price of that job. Assigning each core to the job where it adds most
+yields the maximum. On two equal cores this is exact: two jobs share them if two cores are less
+than 1.5 times as fast as one.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -30,50 +28,79 @@ _JOBS = 48
 _CORES = 128
 
 
-def least_turnaround(
-    curves: Sequence[Curve], limits: Sequence[int], cores: int, makespan: float = 0.0
-) -> list[int]:
-    """Return the number of cores of each job, 0 for those that should wait.
+def prices(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[float]:
+    """Return the price of each job, above 0: turnaround per second of work.
 
     Args:
         curves: Speed-up curves, in ascending order of the jobs' remaining work.
         limits: Maximum number of cores each job can use, at least 1.
         cores: Number of cores to share out.
-        makespan: Weight of the makespan relative to the turnaround of each job.
     """
     # Sampling every n-th job on a machine n times smaller gives the same problem.
     bundle = max(1, -(-len(curves) // _JOBS))
     share = max(1, cores // bundle)
     unit = max(1, -(-share // _CORES))
-    samples = range(0, len(curves), bundle)
-    sampled = [curves[i] for i in samples], [limits[i] for i in samples]
-    counts = _solve(*sampled, share, unit, makespan / bundle)
-    return [min(counts[i // bundle], limit) for i, limit in enumerate(limits)]
+    found = _solve(curves[::bundle], limits[::bundle], share, unit)
+    return [found[index // bundle] for index in range(len(curves))]
 
 
-def _solve(
-    curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int, makespan: float
+def hand_out(
+    curves: Sequence[Curve],
+    limits: Sequence[int],
+    cores: int,
+    weights: Sequence[float],
+    odds: Sequence[float] | None = None,
 ) -> list[int]:
+    """Return the number of cores of each job: each core goes where it adds most.
+
+    Args:
+        curves: Speed-up curves.
+        limits: Maximum number of cores each job can use.
+        cores: Number of cores to share out.
+        weights: Weight of each job's speed; of equal ones, earlier jobs go first.
+        odds: Probability that a job can use more than one core; None if all can.
+    """
+    counts = [0] * len(curves)
+    # The first core makes each job as fast as on one core.
+    queue = [(-weight, index) for index, weight in enumerate(weights)]
+    heapq.heapify(queue)
+    free = cores
+    while free and queue:
+        index = queue[0][1]
+        counts[index] += 1
+        free -= 1
+        count, curve = counts[index], curves[index]
+        gain = 0.0
+        if count < limits[index]:
+            gain = weights[index] * (curve.speedup(count + 1) - curve.speedup(count))
+            gain *= 1.0 if odds is None else odds[index]
+        if gain > 0.0:
+            heapq.heapreplace(queue, (-gain, index))
+        else:
+            heapq.heappop(queue)
+    return counts
+
+
+def _solve(curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int) -> list[float]:
     units = cores // unit
-    # Negated gain of each unit of cores, largest first, and the index of its job.
-    gains: list[tuple[float, int]] = []
+    found = [0.0] * len(curves)
+    # Negated gain of each unit of cores, largest first.
+    gains: list[float] = []
     for index in range(len(curves) - 1, -1, -1):
-        falls = len(curves) - index + makespan
+        jobs = len(curves) - index
         most = min(units, -(-limits[index] // unit))
         speeds, drops = _speeds(curves[index], most, unit)
-        values = [0.0, *accumulate([-gain for gain, _ in gains])]
+        values = [0.0, *accumulate([-gain for gain in gains])]
         values += [values[-1]] * (units + 1 - len(values))
         # With n units of cores for this job, the longer ones share the rest.
         rest = values[units - most : units]
         rest.reverse()
-        price = min([(falls - value) / speed for value, speed in zip(rest, speeds, strict=True)])
-        gains += [(price * drop, index) for drop in drops]
+        price = min([(jobs - value) / speed for value, speed in zip(rest, speeds, strict=True)])
+        found[index] = price
+        gains += [price * drop for drop in drops]
         gains.sort()
         del gains[units:]
-    counts = [0] * len(curves)
-    for _, index in gains:
-        counts[index] += unit
-    return counts
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from tf_malleable.model import Rate
+from tf_malleable.policies.queues.speedup import fit
 
 # Just after a resize, steps under way and caches still reflect the old number of cores.
 SETTLING_SECONDS: Final = 1.0
@@ -121,16 +122,20 @@ def with_learned(measured: tuple[Rate, ...], learned: tuple[Rate, ...]) -> tuple
     All are sorted by number of cores.
 
     Steps of different jobs of the same name may differ in size, so only the shape of the
-    learned curve counts: it is scaled to the measured speeds, and ignored if the two
-    have no number of cores in common.
+    learned curve counts: it is scaled to the measured speeds. If the two have no number of cores in
+    common, it counts if it has a shape and the measured speed has none, and is scaled by its fit.
     """
     if not measured:
         return learned
     own = {rate.cores: rate.steps_per_second for rate in measured}
     earlier = {rate.cores: rate.steps_per_second for rate in learned}
     common = own.keys() & earlier.keys()
-    if not common:
+    if common:
+        scale = sum(own[cores] for cores in common) / sum(earlier[cores] for cores in common)
+    elif len(own) == 1 and len(earlier) > 1:
+        curve = fit(learned)
+        scale = sum(own.values()) / sum(1.0 / curve.seconds(cores) for cores in own)
+    else:
         return measured
-    scale = sum(own[cores] for cores in common) / sum(earlier[cores] for cores in common)
     scaled = {cores: _rounded(speed * scale) for cores, speed in earlier.items()}
     return tuple(Rate(cores, speed) for cores, speed in sorted({**scaled, **own}.items()))

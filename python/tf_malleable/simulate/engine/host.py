@@ -25,6 +25,7 @@ from tf_malleable.scheduling.records.lessons import Knowledge, passed_on
 from tf_malleable.scheduling.records.metrics import Measurements
 from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 from tf_malleable.simulate.engine.clock import LAST, Timer, VirtualClock
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.job import SimulatedJob
 from tf_malleable.simulate.engine.progress_reports import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.engine.task import Task
@@ -92,11 +93,13 @@ class SimulationConditions:
         noise: Standard deviation of the logarithm of a job's speed with a number of cores,
             beside its curve.
         delays: Durations of the controller's actions.
+        foresight: What policies know of jobs beside what a controller knows.
     """
 
     seed: int = 0
     noise: float = 0.0
     delays: Delays = field(default_factory=Delays)
+    foresight: Clairvoyance = NONE
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class Host:
         self._policy = policy
         self._knowledge = knowledge
         self._delays = conditions.delays
+        self._foresight = conditions.foresight
         self._seed, self._noise = conditions.seed, conditions.noise
         self._uids = uids
         self._on_end, self._on_span = observer.on_end, observer.on_span
@@ -197,7 +201,9 @@ class Host:
             expected=task.expected,
         )
         lessons = self._knowledge.lessons(record)
-        job = SimulatedJob(task, record, lessons, self._noise_of(name), self._reports_of(name))
+        job = SimulatedJob(
+            task, record, lessons, self._noise_of(name), self._reports_of(name), self._foresight
+        )
         self.jobs[name] = job
         self._alike.setdefault((record.uid, record.program), set()).add(name)
         self._react_soon()

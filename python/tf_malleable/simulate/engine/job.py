@@ -20,6 +20,7 @@ from tf_malleable.scheduling.records.lessons import Lessons
 from tf_malleable.scheduling.records.phases import Course
 from tf_malleable.scheduling.records.speeds import SETTLING_SECONDS, Speedometer
 from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS, SAMPLES, Usage
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.progress_reports import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.engine.task import Task
 
@@ -56,6 +57,7 @@ class SimulatedJob:
         lessons: Lessons,
         factor: Callable[[int], float],
         reports: Reports,
+        foresight: Clairvoyance = NONE,
     ) -> None:
         """Create a job that arrives.
 
@@ -65,6 +67,7 @@ class SimulatedJob:
             lessons: Lessons of earlier jobs.
             factor: Returns the job's speed relative to its curve, for a number of cores.
             reports: Times of the agent's reports.
+            foresight: What policies know of the job beside what a controller knows.
         """
         self.task = task
         self.record = record
@@ -77,6 +80,7 @@ class SimulatedJob:
         self.samples_left = 0
         self._factor = factor
         self._reports = reports
+        self._foresight = foresight
         self._speeds: dict[int, float] = {}
         self._phase: Phase = "starting"
         self._left = task.starting
@@ -343,4 +347,7 @@ class SimulatedJob:
         return self._as_job(now, self.usage.wanted)
 
     def _as_job(self, now: float, used: float | None) -> Job:
-        return job_of(self.record, self.speed, self.lessons, used, now)
+        job = job_of(self.record, self.speed, self.lessons, used, now)
+        if self._foresight == NONE:
+            return job
+        return self._foresight.added(job, self.task, self._work_left)

@@ -17,6 +17,7 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.scheduling.records.lessons import Knowledge
 from tf_malleable.simulate.engine.clock import VirtualClock
+from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.host import (
     Counts,
     Delays,
@@ -41,12 +42,14 @@ class Scenario:
         noise: Standard deviation of the logarithm of a job's speed with a number of cores,
             beside its curve.
         delays: Durations of the controller's actions.
+        foresight: What policies know of jobs beside what a controller knows.
     """
 
     machines: tuple[Machine, ...]
     seed: int = 0
     noise: float = 0.0
     delays: Delays = field(default_factory=Delays)
+    foresight: Clairvoyance = NONE
 
     @property
     def cores(self) -> int:
@@ -120,7 +123,9 @@ class _Run:
                 machine,
                 registry.create(policy) if isinstance(policy, str) else policy,
                 knowledge,
-                SimulationConditions(scenario.seed, scenario.noise, scenario.delays),
+                SimulationConditions(
+                    scenario.seed, scenario.noise, scenario.delays, scenario.foresight
+                ),
                 self._uid,
                 HostObserver(
                     partial(self._note_end, index),

@@ -1,8 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Generator of workloads: jobs at random times, with random work.
 
-Arrivals are a Poisson process: given their number, they are uniformly distributed (Ross,
-"Introduction to Probability Models", on conditional arrival times). The time is chosen such
+Arrivals are a Poisson process, unless the specification says otherwise. The time is chosen such
 that the offered load, which is all work on one core relative to the capacity of the cores
 meanwhile, is exactly the requested one.
 """
@@ -10,13 +9,13 @@ meanwhile, is exactly the requested one.
 from __future__ import annotations
 
 import random
-from itertools import accumulate
 from typing import Final
 
 from tf_malleable.model import Shape
 from tf_malleable.simulate.engine.curves import parse_curve
 from tf_malleable.simulate.engine.task import Task
 from tf_malleable.simulate.engine.workload import Assumed, Workload
+from tf_malleable.simulate.workloads.arrivals import arrive
 from tf_malleable.simulate.workloads.assumptions import about_curve, about_phases
 from tf_malleable.simulate.workloads.sizes import drawing
 from tf_malleable.simulate.workloads.spec import Spec, parse_spec
@@ -44,10 +43,9 @@ def generate(spec: str, cores: int, seed: int, assumed: Assumed) -> Workload:
     rng = random.Random(seed)
     draw = drawing(wanted)
     works = [draw(rng) for _ in range(wanted.jobs)]
-    gaps = [rng.expovariate(1.0) for _ in works]
-    scale = sum(works) / (wanted.load * cores * sum(gaps))
+    arrivals, covered = arrive(wanted.arrivals, wanted.jobs, rng)
+    scale = sum(works) / (wanted.load * cores * covered)
     jobs = _Jobs(wanted, cores, assumed, rng)
-    arrivals = accumulate(gaps[:-1], initial=0.0)
     tasks = tuple(
         jobs.task(number, at * scale, work)
         for number, (at, work) in enumerate(zip(arrivals, works, strict=True), 1)

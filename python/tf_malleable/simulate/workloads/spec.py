@@ -12,10 +12,12 @@ from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.curves import parse_curve
 
 Sizes = Literal["constant", "exponential", "lognormal", "pareto"]
+Arrivals = Literal["poisson", "bursts", "daily"]
 
 SIZES: Final[tuple[Sizes, ...]] = ("constant", "exponential", "lognormal", "pareto")
+ARRIVALS: Final[tuple[Arrivals, ...]] = ("poisson", "bursts", "daily")
 KEYS: Final = (
-    *("jobs", "load", "sizes", "mean", "sigma", "alpha", "spread"),
+    *("jobs", "load", "arrivals", "sizes", "mean", "sigma", "alpha", "spread"),
     *("max-cores", "curves", "users", "idle"),
 )
 
@@ -31,6 +33,8 @@ class Spec:
     Attributes:
         jobs: Number of jobs.
         load: Work of all jobs on one core, relative to the capacity of all cores meanwhile.
+        arrivals: Arrivals: a Poisson process, one of groups of ten jobs on average, or one whose
+            rate rises and falls four times.
         sizes: Distribution of the work.
         mean: Mean of the work, in seconds on one core.
         sigma: Standard deviation of the work's logarithm, for the lognormal distribution.
@@ -44,6 +48,7 @@ class Spec:
 
     jobs: int = 100
     load: float = 0.7
+    arrivals: Arrivals = "poisson"
     sizes: Sizes = "exponential"
     mean: float = 600.0
     sigma: float = 1.0
@@ -88,6 +93,7 @@ _RANGES: Final = {
     "users": _Range(1, 10_000, is_whole=True),
     "idle": _Range(0, 0.99),
 }
+_NAMES: Final[dict[str, tuple[str, ...]]] = {"sizes": SIZES, "arrivals": ARRIVALS}
 
 
 def parse_spec(text: str) -> Spec:
@@ -121,9 +127,9 @@ def parse_spec(text: str) -> Spec:
 def _parse(key: str, text: str) -> object:
     if key == "curves":
         return tuple(_curve(curve.strip()) for curve in text.split("|"))
-    if key == "sizes":
-        if text not in SIZES:
-            raise ValueError(f"sizes must be {', '.join(SIZES)}, not {quoted(text)}")
+    if key in _NAMES:
+        if text not in _NAMES[key]:
+            raise ValueError(f"{key} must be {', '.join(_NAMES[key])}, not {quoted(text)}")
         return text
     allowed = _RANGES[key]
     try:
