@@ -124,6 +124,20 @@ def test_what_nobody_borrows_stays_in_use():
     }
 
 
+def test_nothing_is_borrowed_while_idle_cores_suffice():
+    asleep, new = runs("a", {0, 1, 2, 3}, 0.0, shape=Shape(1, 4, 4)), waits("b", Shape(1, 4, 4))
+    assert grants("lend+equal", 8, asleep, new) == {
+        "a": ({0, 1, 2, 3}, set()),
+        "b": ({4, 5, 6, 7}, set()),
+    }
+
+
+def test_a_job_that_was_just_resized_grows_at_any_time_into_cores_that_nobody_lends():
+    asleep = runs("a", {0, 1}, 0.0, shape=Shape(1, 2, 2))
+    resized = replace(runs("b", {2, 3}, 2.0, shape=Shape(1, 4, 4)), resized=NOW - 0.1)
+    assert grants("lend+equal", 8, asleep, resized)["b"][0] == {2, 3, 4, 5}
+
+
 def test_a_job_that_has_just_started_does_not_lend_but_is_looked_at_again():
     jobs = [runs("a", {0}, used=0.0, started=99.5), waits("b")]
     assert grants("lend+equal", 1, *jobs) == {"a": ({0}, set())}

@@ -48,7 +48,7 @@ class LendPolicy:
     first start, so it gets its cores back at once from jobs that started later, and a
     borrower that no longer fits is paused. A job that sleeps on borrowed cores lends them
     on. If their owner is lending them, the job lends other cores instead, so that each CPU is
-    lent by at most one job.
+    lent by at most one job. Nothing is borrowed while all other jobs have what they can use.
 
     A minimum dwell bounds how often napping jobs are resized. After a resize, a job does not
     begin to lend for three seconds (two if it sleeps), and does not grow into lent cores for
@@ -71,10 +71,12 @@ class LendPolicy:
         lenders = {loan.job.id for loan in loans}
         kept = frozenset[int]().union(*(loan.kept for loan in loans))
         others = [_awake(job) for job in jobs if job.id not in lenders]
-        if loans:
+        usable = machine.without(kept.union(*(loan.lent for loan in loans))) if loans else machine
+        if loans and sum(job.shape.max for job in others) > len(usable.cpus):
+            usable = machine.without(kept) if kept else machine
             others, dwelt_at = _dwelling(others, {loan.job.user for loan in loans}, now)
             settled_at = _earliest(settled_at, dwelt_at)
-        decision = self.wrapped.allocate(others, machine.without(kept) if kept else machine, now)
+        decision = self.wrapped.allocate(others, usable, now)
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
         grants = dict(decision.grants)
         for loan in loans:
