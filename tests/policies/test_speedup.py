@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +45,16 @@ def test_slower_without_contention_is_found_too():
 def test_noise_is_not_taken_for_coherence():
     noisy = rates(Curve(1.0, 0.1), 1, 2, 3, 4, noise=(1.01, 0.98, 1.02, 0.97))
     assert fit(noisy).coherence == 0
+
+
+@pytest.mark.parametrize("counts", [(2, 3, 5), (2, 3, 5, 8), (1, 2, 3, 4, 6, 8)])
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_speeds_with_errors_seldom_seem_to_have_a_maximum(counts, noise):
+    random, found = Random(1), 0
+    for _ in range(200):
+        factors = tuple(1 + random.uniform(-noise, noise) for _ in counts)
+        found += fit(rates(Curve(1.0, 0.3), *counts, noise=factors)).fastest(16) < 16
+    assert found <= 200 * 0.15
 
 
 def test_nothing_known_is_optimism():

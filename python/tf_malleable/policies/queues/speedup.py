@@ -74,10 +74,10 @@ def fit(rates: tuple[Rate, ...], prior: Curve = PRIOR) -> Curve:
     """Return the curve that fits measured speeds best, in relative error.
 
     Without measurements it is `prior`, by default an optimistic curve; with one number of cores
-    it is `prior` scaled to that speed. Two numbers of cores give Amdahl's law. The Universal
-    Scalability Law is used only with three or more, if Amdahl's law misses a speed by
-    more than 5 %: with so few points it would find coherence in noise. Speeds outside
-    1e-9 … 1e9 steps per second are ignored.
+    it is `prior` scaled to that speed. Two or three numbers of cores give Amdahl's law. The
+    Universal Scalability Law is used only with four or more, if Amdahl's law misses a speed by
+    more than 5 %, and by twice as much as it does: otherwise it would find coherence in noise.
+    Speeds outside 1e-9 … 1e9 steps per second are ignored.
     """
     points = [
         (rate.cores, rate.steps_per_second)
@@ -92,10 +92,10 @@ def fit(rates: tuple[Rate, ...], prior: Curve = PRIOR) -> Curve:
         scale = 1.0 / (speed * prior.seconds(points[0][0]))
         return Curve(*(scale * part for part in prior))
     amdahl = _amdahl(points)
-    if counts == 2 or _worst_miss(amdahl, points) <= _NOISE:
+    if counts <= 3 or _worst_miss(amdahl, points) <= _NOISE:
         return amdahl
     universal = _universal(points)
-    if universal is None or _worst_miss(universal, points) > _worst_miss(amdahl, points):
+    if universal is None or _worst_miss(universal, points) > _worst_miss(amdahl, points) / 2.0:
         return amdahl
     return universal
 
