@@ -16,17 +16,18 @@ from tf_malleable.policies.queues.speedup import PRIOR, Curve, fit
 USUAL_SECONDS = 30.0
 
 
-def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
+def remaining_work(job: Job, prior: Curve = PRIOR, usual_seconds: float = USUAL_SECONDS) -> float:
     """Return the remaining work in seconds on one core; if unknown, the run time so far.
 
     Args:
         job: The job.
         prior: Assumed speed-up curve while the job's is unknown.
+        usual_seconds: Length assumed for a job of unknown length until it has run for longer.
     """
     steps = steps_left(job)
     if steps is not None:
         return steps * fit(job.rates, prior).one
-    return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
+    return expected_left(job) or max(usual_seconds, job.run_seconds)
 
 
 def remaining_seconds(job: Job) -> float:

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from statistics import fmean, median_low
 from typing import Final, NamedTuple
 
 from tf_malleable.model import Job, Shape
+from tf_malleable.policies.queues.backfill import OVERTAKING_RUN_TIMES, OVERTAKING_SECONDS
 from tf_malleable.policies.queues.orders import arrival
 from tf_malleable.policies.queues.remaining_work import (
+    USUAL_SECONDS,
     expected_left,
     geometric_step,
     remaining_work,
@@ -23,25 +26,37 @@ from tf_malleable.policies.shares.core_counts import CountingPolicy, Decision, l
 from tf_malleable.policies.shares.max_min_shares import fill
 from tf_malleable.policies.shares.placement import first_started
 
-# Remaining work is an estimate and pausing is not free: jobs that differ by less than
-# about this factor are served in order of arrival.
-_STEP = 1.15
 _SHORTEST_REVIEW_SECONDS = 0.1
-# Assumed for a job whose speed-up is unknown, as all are: with all n cores of a large machine it is
-# n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
-_USUAL_LOSS = 0.9
-# The weight of a job's speed is this power of its price. With 1, cores go where they shorten the
-# turnarounds of the present jobs most. But other jobs keep arriving, and the work left is an
-# estimate: so differences count less. With 0 all jobs would count alike.
-_URGENCY: Final = 0.4
-# Until its first step, a program imports and builds on one core; nothing tells when it computes.
-_COMPUTES: Final = 0.5
-# A job is late once it has waited for this many seconds plus this multiple of its own length.
-_PATIENCE_SECONDS = 600.0
-_PATIENCE_LENGTHS = 3.0
-# No core moves if no job would gain or lose more than its cores divided by this; otherwise
-# noise would move cores back and forth.
-_STICKY = 8
+# Assumed while no job's speed-up is known: with all n cores of a machine, a job is n / (1 + _LOSS)
+# times as fast as with one. It is derived: above 2/3, two such jobs share two cores; with less, the
+# first would get both, although nothing is known of either.
+_LOSS: Final = 0.7
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What is neither measured nor derived; `benchmarks.streams.sensitivity` varies each.
+
+    Attributes:
+        urgency: The weight of a job's speed is this power of its price. With 1, cores go where
+            they shorten the turnarounds of the present jobs most. But other jobs keep arriving,
+            and the work left is an estimate: so differences count less. With 0 all jobs would
+            count alike.
+        computes: Probability that a program computes that has reported no step. Until then it
+            imports and builds on one core; nothing tells when it computes.
+        noise: Relative differences up to this, above 0, are taken for noise: pausing and moving
+            cores is not free. Jobs whose work differs by less are served in order of arrival, and
+            no core moves while no job would gain or lose a larger part of its cores.
+        usual_seconds: Length assumed for a job of unknown length until it has run for longer.
+    """
+
+    urgency: float = 0.4
+    computes: float = 0.5
+    noise: float = 0.125
+    usual_seconds: float = USUAL_SECONDS
+
+
+USUAL: Final = Constants()
 
 
 class SrptPolicy(CountingPolicy):
@@ -68,32 +83,24 @@ class SrptPolicy(CountingPolicy):
     faster with it, or the next in the queue would fit. Starves no job.
 
     Args:
-        urgency: Power of the prices by which cores are handed out; above 0.
-        computes: Probability that a program computes that has reported no step.
+        constants: Constants of the policy.
     """
 
     preempts = True
 
-    def __init__(self, urgency: float = _URGENCY, computes: float = _COMPUTES) -> None:
-        self._urgency = urgency
-        self._computes = computes
+    def __init__(self, constants: Constants = USUAL) -> None:
+        self._constants = constants
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
         fitting = [job for job in jobs if job.shape.min <= cores]
-        entries = _ranked(fitting, _prior(fitting, cores), now)
+        assumed = _assumed(fitting, cores, self._constants)
+        entries = _ranked(fitting, assumed, now)
         ranked = [entry.job for entry in entries]
         curves = [entry.curve for entry in entries]
-        limits = [
-            max(job.shape.min, curve.fastest(job.shape.max))
-            for job, curve in zip(ranked, curves, strict=True)
-        ]
-        usable = [
-            job.shape.min if _is_ending(job) else limit
-            for job, limit in zip(ranked, limits, strict=True)
-        ]
-        odds = [self._computes if job.steps_done is None else 1.0 for job in ranked]
-        weights = _weights(entries, prices(curves, usable, cores), self._urgency)
+        usable = [entry.usable for entry in entries]
+        odds = [self._constants.computes if job.steps_done is None else 1.0 for job in ranked]
+        weights = _weights(entries, prices(curves, usable, cores), self._constants.urgency)
         best = hand_out(curves, usable, cores, weights, odds)
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
@@ -109,26 +116,27 @@ class SrptPolicy(CountingPolicy):
             idle = 1.0 - sum(counts.values()) / cores
             if _goes_first(entries[wide], paused, seconds, 1.0 + idle * len(entries)):
                 counts = first
-        _share_out(ranked, limits, counts, cores)
-        return Decision(_steadied(ranked, counts, cores), _review_at(entries, counts, now))
+        _share_out(entries, counts, cores)
+        return Decision(
+            _steadied(ranked, counts, self._constants.noise),
+            _review_at(entries, counts, now, assumed.factor),
+        )
 
 
 def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
     """Return the weight of each job's speed, from its price."""
-    unknown: dict[tuple[float, ...], list[float]] = {}
-    for entry, price in zip(entries, found, strict=True):
-        if not entry.is_known:
-            unknown.setdefault(entry.rank[:-1], []).append(price)
-    # Nothing tells which of the jobs of unknown length ends first.
-    usual = {rank: fmean(each) for rank, each in unknown.items()}
+    weights: list[float] = []
+    pairs = zip(entries, found, strict=True)
     # Only differences of length are evened out, not those of priority.
-    highest: dict[tuple[float, ...], float] = {}
-    weights = []
-    for entry, price in zip(entries, found, strict=True):
-        rank = entry.rank[:-1]
-        top = highest.setdefault(rank, price)
-        own = price if entry.is_known else usual[rank]
-        weights.append(top * (own / top) ** urgency)
+    for _, each in groupby(pairs, key=lambda pair: pair[0].rank[:-1]):
+        group = list(each)
+        top = group[0][1]
+        # Nothing tells which of the jobs of unknown length ends first.
+        unknown = [price for entry, price in group if not entry.is_known]
+        usual = fmean(unknown) if unknown else top
+        weights += [
+            top * ((price if entry.is_known else usual) / top) ** urgency for entry, price in group
+        ]
     return weights
 
 
@@ -169,16 +177,14 @@ def _goes_first(
     return longest * cost > len(others) * seconds[wide.job.id]
 
 
-def _share_out(
-    ranked: Sequence[Job], limits: Sequence[int], counts: dict[str, int], cores: int
-) -> None:
+def _share_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> None:
     """Share out evenly the cores that no job is known to benefit from yet."""
     if sum(counts.values()) < cores:
         # It is not known which starting job will be the first to compute.
         jobs = [
-            replace(job, shape=Shape(counts[job.id], counts[job.id], max(counts[job.id], limit)))
-            for job, limit in zip(ranked, limits, strict=True)
-            if job.id in counts
+            replace(job, shape=Shape(has, has, max(has, entry.limit)))
+            for entry in entries
+            if (has := counts.get((job := entry.job).id)) is not None
         ]
         counts.update(fill(jobs, [1.0] * len(jobs), cores))
 
@@ -191,6 +197,8 @@ class _Entry(NamedTuple):
         curve: Speed-up curve.
         is_known: Whether its length is known.
         left: Remaining work, in seconds on one core.
+        limit: Number of cores with which it is fastest.
+        usable: The same, or min once all steps are done.
         is_late: Whether the job has been without cores for too long.
         late_at: Time at which the job becomes late if it gets no cores.
         rank: Place in the order; lower goes first.
@@ -200,6 +208,8 @@ class _Entry(NamedTuple):
     curve: Curve
     is_known: bool
     left: float
+    limit: int
+    usable: int
     is_late: bool
     late_at: float
     rank: tuple[float, ...]
@@ -253,13 +263,13 @@ def _admitted(
     return counts
 
 
-def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict[str, int]:
+def _steadied(ranked: Sequence[Job], counts: dict[str, int], noise: float) -> dict[str, int]:
     """Return the current counts if they are nearly the same and use as many cores."""
     now = {job.id: present(job) for job in ranked if job.state == "running"}
     same = (
         now.keys() == counts.keys()
         and sum(now.values()) == sum(counts.values())
-        and all(abs(now[name] - count) <= now[name] // _STICKY for name, count in counts.items())
+        and all(abs(now[name] - count) <= now[name] * noise for name, count in counts.items())
     )
     return now if same else counts
 
@@ -273,72 +283,76 @@ def _may_be_paused(job: Job) -> bool:
     return steps_left(job) is not None or job.expected_seconds is not None
 
 
-def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
+def _ranked(jobs: Sequence[Job], assumed: _Assumed, now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
-    return sorted([_entry(job, prior, now) for job in jobs], key=lambda entry: entry.rank)
+    return sorted([_entry(job, assumed, now) for job in jobs], key=lambda entry: entry.rank)
 
 
-def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    curve, is_known, left, late_at, step = job.derived(_known, prior)
+def _entry(job: Job, assumed: _Assumed, now: float) -> _Entry:
+    entry, late = job.derived(_entries, assumed)
     # Independent of whether a job runs, so that a decision does not reverse itself.
-    if now >= late_at:
-        return _Entry(job, curve, is_known, left, True, late_at, (0.0, arrival(job)))
-    return _Entry(job, curve, is_known, left, False, late_at, (1.0, -job.priority, step))
+    return late if now >= entry.late_at else entry
 
 
-class _Known(NamedTuple):
-    """Properties that follow from a job and the assumed speed-up curve.
+def _entries(job: Job, assumed: _Assumed) -> tuple[_Entry, _Entry]:
+    """Return the job as it is, and as it is once it is late."""
+    curve = fit(job.rates, assumed.curve)
+    left = remaining_work(job, assumed.curve, assumed.usual_seconds)
+    known = steps_left(job) is not None or expected_left(job) is not None
+    limit = max(job.shape.min, curve.fastest(job.shape.max))
+    patience = OVERTAKING_SECONDS + OVERTAKING_RUN_TIMES * (job.run_seconds + left)
+    rank = (1.0, -job.priority, geometric_step(left, assumed.factor))
+    entry = _Entry(
+        job,
+        curve,
+        known,
+        left,
+        limit,
+        job.shape.min if _is_ending(job) else limit,
+        False,
+        job.submitted + job.run_seconds + patience,
+        rank,
+    )
+    return entry, entry._replace(is_late=True, rank=(0.0, arrival(job)))
+
+
+class _Assumed(NamedTuple):
+    """What is assumed of all jobs.
 
     Attributes:
-        curve: Speed-up curve.
-        is_known: Whether its length is known.
-        left: Remaining work, in seconds on one core.
-        late_at: Time at which the job becomes late if it has no cores until then.
-        step: Remaining work on a geometric scale.
+        curve: Speed-up curve of those whose own is unknown.
+        factor: Factor by which differences of work are more than noise.
+        usual_seconds: Length of those of unknown length.
     """
 
     curve: Curve
-    is_known: bool
-    left: float
-    late_at: float
-    step: int
+    factor: float
+    usual_seconds: float
 
 
-def _known(job: Job, prior: Curve) -> _Known:
-    left = remaining_work(job, prior)
-    patience = _PATIENCE_SECONDS + _PATIENCE_LENGTHS * (job.run_seconds + left)
-    return _Known(
-        fit(job.rates, prior),
-        steps_left(job) is not None or expected_left(job) is not None,
-        left,
-        job.submitted + job.run_seconds + patience,
-        geometric_step(left, _STEP),
-    )
+def _assumed(jobs: Sequence[Job], cores: int, constants: Constants) -> _Assumed:
+    """Return what is assumed; unknown speed-ups are the median of the known ones."""
+    known = [job.derived(_loss, None) for job in jobs if len(job.rates) > 1]
+    # Rounded, as what follows from it is kept for each job as long as it is the same; below 1, as
+    # the speed-up of a job that never gets a second core stays unknown.
+    serial = min(0.9, float(f"{median_low(known):.1g}")) if known else _LOSS / max(1, cores)
+    return _kept(serial, 1.0 + constants.noise, constants.usual_seconds)
 
 
-def _prior(jobs: Sequence[Job], cores: int) -> Curve:
-    """Return the assumed curve of jobs of unknown speed-up: the median of the known ones."""
-    known = [loss for job in jobs if (loss := job.derived(_loss, None)) is not None]
-    if not known:
-        return _amdahl(_USUAL_LOSS / max(1, cores))
-    # Rounded, as what follows from it is kept for each job as long as it is the same.
-    return _amdahl(float(f"{median_low(known):.1g}"))
+@lru_cache(maxsize=256)
+def _kept(serial: float, factor: float, usual_seconds: float) -> _Assumed:
+    return _Assumed(Curve(1.0, serial), factor, usual_seconds)
 
 
-def _loss(job: Job, _: None) -> float | None:
-    """Return the part of the work that more cores do not shorten; None if it is unknown."""
-    if len(job.rates) < 2:
-        return None
+def _loss(job: Job, _: None) -> float:
+    """Return the part of the work that more cores do not shorten."""
     curve = fit(job.rates)
     return curve.contention / curve.one
 
 
-@lru_cache(maxsize=256)
-def _amdahl(serial: float) -> Curve:
-    return Curve(1.0, serial)
-
-
-def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:
+def _review_at(
+    entries: Sequence[_Entry], counts: dict[str, int], now: float, factor: float
+) -> float | None:
     """Return when time alone will change which jobs run, or how; None if it will not."""
     times: list[float] = []
     waiting = [entry for entry in entries if entry.job.id not in counts]
@@ -348,7 +362,7 @@ def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) ->
             now
             + (
                 expected_left(job)
-                or _STEP ** geometric_step(job.run_seconds, _STEP) - job.run_seconds
+                or factor ** geometric_step(job.run_seconds, factor) - job.run_seconds
             )
             for job, *_ in entries
             if job.id in counts and steps_left(job) is None and _may_be_paused(job)
