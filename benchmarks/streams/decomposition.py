@@ -47,12 +47,6 @@ SWITCHES: Final[Mapping[str, tuple[Policy, Clairvoyance, Delays]]] = {
     "cores move at once": (DEFAULT, _NONE, _AT_ONCE),
     "all of these": (DEFAULT, _ALL, _AT_ONCE),
     "no lending": (SrptPolicy(), _NONE, _USUAL),
-    "programs count as computing": (LendPolicy(SrptPolicy(computes=1.0)), _NONE, _USUAL),
-    "programs count as starting": (LendPolicy(SrptPolicy(computes=0.0)), _NONE, _USUAL),
-    **{
-        f"power {power:g}": (LendPolicy(SrptPolicy(power)), _NONE, _USUAL)
-        for power in (0.2, 0.3, 0.5, 0.7, 1.0)
-    },
 }
 
 

@@ -13,7 +13,7 @@ from benchmarks.streams.ratios import Fared
 from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Machine
 from tf_malleable.policies.policy import Policy
-from tf_malleable.policies.queues.srpt import SrptPolicy
+from tf_malleable.policies.queues.srpt import Constants, SrptPolicy
 from tf_malleable.scheduling.records.metrics import BOUND_SECONDS
 from tf_malleable.simulate.engine.foresight import Clairvoyance
 from tf_malleable.simulate.engine.host import Delays
@@ -49,7 +49,9 @@ def reference(cell: Cell, seed: int) -> Fared:
         Clairvoyance(True, True),
     )
     found = [
-        fared(tasks, simulate(tasks, SrptPolicy(power), scenario).history.jobs, cell.cores)
+        fared(
+            tasks, simulate(tasks, SrptPolicy(Constants(power)), scenario).history.jobs, cell.cores
+        )
         for power in _POWERS
     ]
     return min(found, key=lambda each: each.turnaround)

@@ -6,16 +6,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import pytest
 
+from benchmarks.streams import sensitivity
 from benchmarks.streams.__main__ import main
 from benchmarks.streams.cells import Cell, cells, drawn, grid
 from benchmarks.streams.decomposition import SWITCHES, chosen, switched
 from benchmarks.streams.decomposition import table as decomposition
 from benchmarks.streams.ratios import Fared, compare, means, paired, table
+from benchmarks.streams.sensitivity import VALUES, points
 from benchmarks.streams.simulated import alone, bound, reference, simulated
 from tf_malleable.model import Shape
+from tf_malleable.policies.queues.srpt import USUAL
 from tf_malleable.simulate.engine.curves import amdahl
 from tf_malleable.simulate.engine.task import Task
 
@@ -137,3 +142,26 @@ def test_the_decomposition_is_of_a_dozen_cells_and_says_what_a_switch_changes():
 def test_every_switch_can_be_simulated(name):
     cell = Cell("small", "jobs=10,load=0.9,max-cores=4,curves=amdahl:0.1", 4)
     assert switched(name, cell, 1).turnaround > 0
+
+
+def test_the_sensitivity_compares_each_value_with_the_usual_one():
+    found = {
+        ("urgency", USUAL.urgency, "cell", 1): fared(10.0),
+        ("urgency", USUAL.urgency, "cell", 2): fared(20.0),
+        ("urgency", 1.0, "cell", 1): fared(40.0),
+        ("urgency", 1.0, "cell", 2): fared(20.0),
+    }
+    ratios = points(found)["urgency"]
+    assert ratios[1.0]["turnaround"] == pytest.approx(2.0)
+    assert ratios[USUAL.urgency]["turnaround"] == pytest.approx(1.0)
+    assert set(VALUES) == {field.name for field in fields(USUAL)}
+
+
+@pytest.mark.slow
+def test_the_sensitivity_is_drawn(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sensitivity, "VALUES", {"urgency": (1.0,), "noise": (0.5,)})
+    monkeypatch.setattr(sensitivity, "chosen", lambda: [Cell("small", "jobs=10,max-cores=4", 4)])
+    monkeypatch.setattr(sensitivity, "ProcessPoolExecutor", ThreadPoolExecutor)
+    assert sensitivity.main(["--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert "| urgency | 1 |" in capsys.readouterr().out
+    assert (tmp_path / "sensitivity.png").stat().st_size > 1000
