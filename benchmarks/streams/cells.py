@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Settings of streams: 90 of a grid, and any number drawn from a wide space."""
+"""Settings of streams: 90 of a grid, any number drawn from a wide space, and some of a trace."""
 
 from __future__ import annotations
 
@@ -62,6 +62,22 @@ def grid() -> Iterator[Cell]:
             )
 
 
+def philly() -> Iterator[Cell]:
+    """Yield cells whose jobs are as long as those of Philly.
+
+    The 83,152 run times above 0 in `cluster-trace-gpu-v2020/analysis/philly_runtime.csv` of
+    github.com/alibaba/clusterdata have a mean of 14,614 s, a median of 1,186 s, and logarithms with
+    a standard deviation of 2.18.
+    """
+    for cores, load in product((16, 64), (0.5, 0.8)):
+        yield Cell(
+            f"Philly's run times, {cores} cores, load {load:g}",
+            f"jobs={_JOBS},load={load:g},sizes=lognormal,sigma=2.18,mean=14614,max-cores=8,"
+            "curves=amdahl:0.05",
+            cores,
+        )
+
+
 def drawn(seed: int, jobs: int = _JOBS) -> Cell:
     """Return a cell of the wide space; the same arguments give the same cell.
 
@@ -96,9 +112,9 @@ def drawn(seed: int, jobs: int = _JOBS) -> Cell:
 
 
 def cells() -> dict[str, Cell]:
-    """Return the cells of the published table, by name."""
+    """Return the cells of the published tables, by name."""
     more = (drawn(seed) for seed in range(_FIRST, _FIRST + DRAWN))
-    return {cell.name: cell for cell in (*grid(), *more)}
+    return {cell.name: cell for cell in (*grid(), *more, *philly())}
 
 
 def _serial(rng: random.Random) -> float:
