@@ -23,6 +23,8 @@ TYPE_CHECKING = False  # As in typing, which takes a command longer to load than
 if TYPE_CHECKING:
     from tf_malleable.agent.cgroup_follower import follow_cgroup
     from tf_malleable.agent.join import join
+    from tf_malleable.agent.middleware import ASGIMiddleware, WSGIMiddleware
+    from tf_malleable.agent.request_latency import request
     from tf_malleable.agent.steps import progress
     from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
     from tf_malleable.model.version import __version__ as __version__
@@ -38,16 +40,19 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ASGIMiddleware",
     "ControllerError",
     "NotMalleableError",
     "Pool",
     "Threads",
+    "WSGIMiddleware",
     "backend",
     "follow_cgroup",
     "get_threads",
     "join",
     "pools",
     "progress",
+    "request",
     "set_cpuset",
     "set_pool_threads",
     "set_threads",
@@ -61,6 +66,8 @@ __all__ = [
 _MODULES = {
     "agent.cgroup_follower": ("follow_cgroup",),
     "agent.join": ("join",),
+    "agent.middleware": ("ASGIMiddleware", "WSGIMiddleware"),
+    "agent.request_latency": ("request",),
     "agent.steps": ("progress",),
     "model": ("ControllerError", "NotMalleableError", "Pool", "Threads"),
     "model.version": ("__version__",),

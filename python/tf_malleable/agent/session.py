@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tf_malleable.agent import report, steps
+from tf_malleable.agent import report, request_latency, serving_calls, steps
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.join import Join
 from tf_malleable.api.transport.admission import Submitted, submit
@@ -21,6 +21,8 @@ from tf_malleable.model import ControllerError
 from tf_malleable.runtime import cpuset, library, limits
 
 _REPORT_SECONDS: Final = 1.0
+# Interval of the reports of requests, once there have been any.
+_REQUESTS_SECONDS: Final = 0.1
 # Interval of the looks whether others have changed the CPU affinity.
 _AFFINITY_SECONDS: Final = 0.5
 _TIMEOUT: Final = 5.0
@@ -98,6 +100,8 @@ class Session:
         # CPUs that the process is confined to, and how many of them it could use lately.
         self._cpus: Sequence[int] = ()
         self._usable = 0
+        # When requests may be reported again; None if the controller does not know them.
+        self._requests_due: float | None = 0.0
 
     @classmethod
     def rejoin(cls, connection: Connection, join: Join) -> Session:
@@ -134,7 +138,9 @@ class Session:
         if not report.has_steps():
             due += _REPORT_SECONDS  # There is nothing worth reporting yet.
         while not stopping():
-            rest = min(due - time.monotonic(), _AFFINITY_SECONDS)
+            used = request_latency.is_used()
+            rest = min(due - time.monotonic(), _REQUESTS_SECONDS if used else _AFFINITY_SECONDS)
+            serving_calls.look()
             line = self._next(min(rest, steps.look_for_keras()))
             if line is not None:
                 self._take(GrantLine.read(line))
@@ -145,6 +151,7 @@ class Session:
             if time.monotonic() >= due:
                 self._post("progress", report.progress())
                 due = time.monotonic() + _REPORT_SECONDS
+            self._report_requests()
 
     def report_at_exit(self) -> None:
         """Send the final progress on the open connection.
@@ -154,6 +161,21 @@ class Session:
         """
         self._connection.limit(_LAST_TIMEOUT)
         self._post("progress", report.progress())
+        self._report_requests()
+
+    def _report_requests(self) -> None:
+        """Report the latencies of requests that are new, at most ten times a second."""
+        now = time.monotonic()
+        if self._requests_due is None or now < self._requests_due:
+            return
+        requests = request_latency.report()
+        if requests is None:
+            return
+        self._requests_due = now + _REQUESTS_SECONDS
+        try:
+            self._post("progress", {"requests": requests})
+        except ValueError:
+            self._requests_due = None  # An older controller does not know them.
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
         if self._pending is not None:

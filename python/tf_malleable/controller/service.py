@@ -366,6 +366,8 @@ class Service:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
         if progress.elastic is not None:
             live.measured.note_elastic(peer.pid, progress.elastic)
+        if progress.requests is not None:
+            live.note_requests(peer.pid, progress.requests, self._reactor.now())
         live.measured.usage.reading = progress.reading or live.measured.usage.reading
 
     async def watch(

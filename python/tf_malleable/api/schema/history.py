@@ -12,6 +12,7 @@ import msgspec
 
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.messages import Speed
+from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.power import EnergySource
@@ -83,6 +84,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         account: User that the job counts for, if that is not its owner, as for subordinate uids.
         array: Name of the job's array, unique among those of its user; null for none.
         group: Name of the job's group, which its user has chosen; null for none.
+        latency: Requests that the job has served, and how long they took; null for none.
     """
 
     id: str
@@ -131,6 +133,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     array: str | None = None
     group: str | None = None
+    latency: RequestLatency | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

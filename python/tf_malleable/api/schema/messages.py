@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.need import Lack
@@ -156,6 +157,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         days: Days on which that begins; null for all.
         schedule: Limits inside time windows.
         usual_limits: Limits outside of them, while one is open; null while none is.
+        latency: Requests that the job has served, and how long they took; null for none.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
 
@@ -222,6 +224,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     days: str | None = None
     schedule: list[ScheduledLimits] = []
     usual_limits: UsualLimits | None = None
+    latency: RequestLatency | None = None
     as_of: float = 0.0
 
     def __post_init__(self) -> None:

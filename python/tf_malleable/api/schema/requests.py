@@ -30,6 +30,7 @@ from tf_malleable.api.schema.job_request import (
     MOST_WEIGHT,
     JobRequest,
 )
+from tf_malleable.api.schema.services.request_latency import RequestReport
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model.units import SIZE_PATTERN, parse_size
 
@@ -192,6 +193,7 @@ class Progress(Request, frozen=True):
         threads: Intra-op limit in force; null without TensorFlow.
         elastic: State of the elastic training; null for other jobs.
         reading: Bytes and files read through a data tier; null without one.
+        requests: Requests that the process has served since its last report; null for none.
     """
 
     steps_done: Steps | None = None
@@ -202,6 +204,7 @@ class Progress(Request, frozen=True):
     threads: Count | None = None
     elastic: Elastic | None = None
     reading: TierReading | None = None
+    requests: RequestReport | None = None
 
 
 class ByHand(Request, frozen=True):

@@ -7,13 +7,46 @@ simulator) do not share counters.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.model.services.latency import upper_bound
 
 _FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class _Requests(Collector):
+    """Latencies of the requests of live jobs; those that serve none have no series."""
+
+    def __init__(self) -> None:
+        self.jobs: Collection[LiveJob] = ()
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Yield the histogram of each job that has served requests."""
+        family = HistogramMetricFamily(
+            "tfm_request_seconds",
+            "Latency of the requests that a job has served",
+            labels=["job", "name"],
+        )
+        for live in self.jobs:
+            latencies = live.measured.latencies
+            if latencies.total:
+                labels = [live.record.id, live.record.name]
+                family.add_metric(labels, _cumulated(latencies.total), latencies.seconds)
+        yield family
+
+
+def _cumulated(histogram: Mapping[int, int]) -> list[tuple[str, float]]:
+    """Return a histogram in Prometheus' form: for each bound, how many values are not above it."""
+    found = [
+        (str(bound), float(sum(n for each, n in histogram.items() if upper_bound(each) <= bound)))
+        for bound in _FAST
+    ]
+    return [*found, ("+Inf", float(sum(histogram.values())))]
 
 
 class Instruments:
@@ -52,6 +85,8 @@ class Instruments:
             ["area"],
             registry=self._registry,
         )
+        self._requests = _Requests()
+        self._registry.register(self._requests)
         self.problems = Counter(
             "tfm_policy_problems", "Decisions that a policy failed", registry=self._registry
         )
@@ -67,6 +102,7 @@ class Instruments:
         for state in ("waiting", "running", "paused"):
             self.jobs.labels(state).set(states.count(state))
         self.granted.set(sum(len(job.record.grant.cpus) for job in jobs))
+        self._requests.jobs = jobs
         self.used.set(sum(job.used_cpus or 0.0 for job in jobs))
 
     def render(self, jobs: Collection[LiveJob]) -> bytes:

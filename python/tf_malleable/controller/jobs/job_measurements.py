@@ -11,6 +11,7 @@ from tf_malleable.scheduling.decision import policy_input
 from tf_malleable.scheduling.decision.wake_demand import Queueing
 from tf_malleable.scheduling.records.lessons import Lessons
 from tf_malleable.scheduling.records.phases import Phases
+from tf_malleable.scheduling.records.request_latencies import RequestLatencies
 from tf_malleable.scheduling.records.speeds import Speedometer
 from tf_malleable.scheduling.records.usage import FULL, Usage
 
@@ -24,6 +25,7 @@ class JobMeasurements:
         speed: Progress and measured speeds.
         usage: CPUs that the job keeps busy.
         phases: Phases of the job's use of its cores.
+        latencies: Latencies of the requests that the job serves.
         queueing: CPUs that the job waits for while it lends all its own.
         reporter: Pid of the process whose steps count; None for none.
         elastic: State of the elastic training; None for other jobs.
@@ -37,6 +39,7 @@ class JobMeasurements:
     speed: Speedometer = field(default_factory=Speedometer)
     usage: Usage = field(default_factory=Usage)
     phases: Phases = field(default_factory=Phases)
+    latencies: RequestLatencies = field(default_factory=RequestLatencies)
     queueing: Queueing = field(default_factory=Queueing)
     reporter: int | None = None
     elastic: Elastic | None = None

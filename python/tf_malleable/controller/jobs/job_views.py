@@ -111,6 +111,7 @@ def job_status(
         days=None if record.window is None else record.window.days_text,
         schedule=[_scheduled(each) for each in record.schedule],
         usual_limits=_usual(record),
+        latency=live.measured.latencies.shown(None, now),
         as_of=now,
     )
 

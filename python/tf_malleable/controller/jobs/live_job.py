@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from tf_malleable.api.schema.services.request_latency import RequestReport
 from tf_malleable.controller.jobs.grant_delivery import GrantDelivery
 from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.job_processes import JobProcesses
@@ -188,6 +189,11 @@ class LiveJob:
             self.measured.note_reporter(pid)
         if self.measured.reporter == pid:
             self.measured.note_steps(steps_done, steps_total, now, self._run_seconds(now))
+
+    def note_requests(self, pid: int, report: RequestReport, now: float) -> None:
+        """Record the requests that a process of the job has served."""
+        self.measured.latencies.add(pid, report, None, now)
+        self.measured.latencies.keep({pid, *self.delivery.agents})
 
     def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
         """Record the CPU time so far, and the number of recently runnable threads."""

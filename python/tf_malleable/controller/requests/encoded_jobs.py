@@ -97,6 +97,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
         None if used is None else round(used, 1),
         None if live.measured.used_mem is None else live.measured.used_mem >> 20,
         live.measured.usage.watts,
+        live.measured.latencies.version,
         reason,
     )
 

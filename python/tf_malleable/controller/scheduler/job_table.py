@@ -542,7 +542,12 @@ class Roster:
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = time_accounts.up_to(live.record, now)
         course = live.measured.phases.course(record.run_seconds)
-        kept = (course, live.measured.elastic, live.measured.usage.reading)
+        kept = (
+            course,
+            live.measured.elastic,
+            live.measured.usage.reading,
+            live.measured.latencies.at_end(),
+        )
         left = [] if record.container is not None else processes.remaining(live)
         measured = Measurements(
             live.measured.usage.cpu_seconds,

@@ -16,6 +16,7 @@ from typing import Final
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.history import JobRecord, Outcome, Summary
 from tf_malleable.api.schema.messages import Speed
+from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.phases import NOT_FOLLOWED, Course
@@ -37,6 +38,7 @@ class Measurements:
         course: Phases of its time with cores.
         elastic: Generations; None if the job was not an elastic training.
         reading: Data-tier reads of the job; None if it read through no tier.
+        latency: Requests that the job has served; None for none.
         out_of_memory: True if the kernel has killed a process of the job for lack of memory.
         killed: Number of processes that were killed because they outlived the main process.
         killed_commands: Pid and command of some of these.
@@ -48,6 +50,7 @@ class Measurements:
     course: Course = NOT_FOLLOWED
     elastic: Elastic | None = None
     reading: TierReading | None = None
+    latency: RequestLatency | None = None
     out_of_memory: bool = False
     killed: int = 0
     killed_commands: tuple[str, ...] = ()
@@ -136,6 +139,7 @@ def ended(
         cause=_cause(record, outcome, measured),
         array=record.array,
         group=record.group,
+        latency=measured.latency,
     )
 
 

@@ -1,0 +1,130 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Latencies of the requests that a job serves, from the reports of its processes. Pure.
+
+What processes report is bounded: a report that comes late counts as one of now, and what a process
+had in flight is forgotten if it says no more of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from tf_malleable.api.schema.services.request_latency import RequestLatency, RequestReport
+from tf_malleable.model.services.latency import merged, quantile, upper_bound
+from tf_malleable.model.services.request_load import RequestLoad
+from tf_malleable.model.services.slo import Slo
+
+# Time of reports that are merged, and number of these times that are kept.
+_SLOT_SECONDS: Final = 0.1
+_SLOTS: Final = 100
+_SHOWN_SECONDS: Final = _SLOT_SECONDS * _SLOTS
+_TAIL_SECONDS: Final = 1.0
+# A process with requests in flight reports ten times a second.
+_SILENT_SECONDS: Final = 3.0
+# Part of the objective up to which a service counts as calm.
+_CALM_SHARE: Final = 0.5
+
+
+@dataclass(frozen=True)
+class _InFlight:
+    """Requests in flight of a process, as of a time."""
+
+    number: int
+    oldest_seconds: float
+    at: float
+
+
+@dataclass
+class RequestLatencies:
+    """Latencies of the requests of a job. Times are in seconds, on any one clock.
+
+    Attributes:
+        total: Histogram of all requests.
+        seconds: Sum of their latencies, not more exact than the buckets.
+        version: Second of the last report: what people see is not renewed more often.
+    """
+
+    total: Counter[int] = field(default_factory=Counter)
+    seconds: float = 0.0
+    version: int = 0
+    _slots: deque[tuple[float, Counter[int]]] = field(default_factory=lambda: deque(maxlen=_SLOTS))
+    _in_flight: dict[int, _InFlight] = field(default_factory=dict)
+    # Time of the last change of the cores, and the last time at which the service was not calm.
+    _changed: float = 0.0
+    _loud: float | None = None
+
+    def add(self, pid: int, report: RequestReport, slo: Slo | None, now: float) -> None:
+        """Add a report of a process."""
+        counts = Counter(dict(zip(report.buckets, report.counts, strict=True)))
+        self.total.update(counts)
+        self.seconds += sum(upper_bound(bucket) * count for bucket, count in counts.items())
+        # A slot that is older than the change of cores says nothing of the new ones.
+        last = self._slots[-1][0] if self._slots else -1.0
+        if last >= self._changed and 0 <= now - last < _SLOT_SECONDS:
+            self._slots[-1][1].update(counts)
+        else:
+            self._slots.append((now, counts))
+        self.version = int(now)
+        self._in_flight[pid] = _InFlight(report.in_flight, report.oldest_seconds, now)
+        if slo is not None and self.load(slo, now).worst > _CALM_SHARE * slo.seconds:
+            self._loud = now
+
+    def keep(self, pids: Collection[int]) -> None:
+        """Forget what other processes than these had in flight."""
+        for pid in self._in_flight.keys() - set(pids):
+            del self._in_flight[pid]
+
+    def note_change(self, now: float) -> None:
+        """Record that the cores have changed: earlier latencies say nothing of the new ones."""
+        self._changed = now
+
+    def load(self, slo: Slo, now: float) -> RequestLoad:
+        """Return the load as a policy sees it."""
+        recent = self._recent(max(now - _TAIL_SECONDS, self._changed), now)
+        count = sum(recent.values())
+        in_flight, oldest = self._pending(now)
+        seconds = max(_SLOT_SECONDS, min(_TAIL_SECONDS, now - self._changed))
+        # Little's law: at the present rate, what is in flight takes that long.
+        queue = in_flight * seconds / count if count else 0.0
+        loud = self._changed if self._loud is None else max(self._changed, self._loud)
+        return RequestLoad(
+            slo, quantile(recent, slo.percentile / 100), max(queue, oldest), calm_since=loud
+        )
+
+    def shown(self, slo: Slo | None, now: float) -> RequestLatency | None:
+        """Return the latencies as users see them; None if there were no requests."""
+        in_flight, _ = self._pending(now)
+        if not self.total and not in_flight:
+            return None
+        recent = self._recent(now - _SHOWN_SECONDS, now)
+        return RequestLatency(
+            requests=sum(self.total.values()),
+            per_second=round(sum(recent.values()) / _SHOWN_SECONDS, 1),
+            in_flight=in_flight,
+            p50=quantile(recent, 0.5),
+            p99=quantile(recent, 0.99),
+            tail=None if slo is None else self.load(slo, now).tail,
+        )
+
+    def at_end(self) -> RequestLatency | None:
+        """Return the latencies of the whole run; None if there were no requests."""
+        if not self.total:
+            return None
+        return RequestLatency(
+            requests=sum(self.total.values()),
+            p50=quantile(self.total, 0.5),
+            p99=quantile(self.total, 0.99),
+        )
+
+    def _recent(self, since: float, now: float) -> Counter[int]:
+        return merged(counts for at, counts in self._slots if since <= at <= now)
+
+    def _pending(self, now: float) -> tuple[int, float]:
+        """Return how many requests are in flight, and for how long the oldest has been so."""
+        known = [each for each in self._in_flight.values() if now - each.at < _SILENT_SECONDS]
+        number = sum(each.number for each in known)
+        ages = (each.oldest_seconds + now - each.at for each in known if each.number)
+        return number, max(ages, default=0.0)
