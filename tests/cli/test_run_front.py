@@ -111,7 +111,17 @@ ORDINARY = [
     ["--start-controller", "--no-start-controller", "true"],
     ["--require-malleable", "--kill-leftovers", "--tier", "--area=a/b", "true"],
     ["--time-limit", "90m", "--expected=1h", "--after", "1", "--after=2", "--socket", "s", "true"],
-    ["--between", "22:00-07:00", "--days=mon-fri", "--after-ok", "1", "--group=g", "true"],
+    [
+        "--between",
+        "22:00-07:00",
+        "--days=mon-fri",
+        "--after-ok",
+        "1",
+        "--group=g",
+        "--slo",
+        "p99=50ms",
+        "true",
+    ],
     ["--retries", "2", "--requeue", "--detach", "--notify", "mail", "true"],
 ]
 

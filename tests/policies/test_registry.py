@@ -85,10 +85,10 @@ def test_ours_are_there_and_say_what_they_do():
     assert all(summary and "\n" not in summary for summary in names.values())
     for name in names:
         create(name)
-        plain = name.removeprefix("budget+").removeprefix("lend+")
+        plain = name.rpartition("+")[2]
         create(f"lend+{plain}")
         create(f"budget+{plain}")
-        create(f"budget+lend+{plain}")
+        create(f"budget+slo+lend+{plain}")
     assert DEFAULT in names
 
 

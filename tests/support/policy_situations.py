@@ -12,7 +12,7 @@ from tf_malleable.model import NO_GRANT, Allocation, Cpu, Grant, Job, Machine, R
 from tf_malleable.policies.registry import available
 
 NOW = 1000.0
-PLAIN = [name for name, _ in available() if not name.startswith(("lend+", "budget+"))]
+PLAIN = [name for name, _ in available() if "+" not in name]
 WITH_OPTIONS = [
     "priority-strict:ageing=60",
     "priority-max-prop:ageing=60",

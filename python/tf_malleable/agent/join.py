@@ -56,6 +56,7 @@ def join(  # noqa: PLR0913 - published
     max: int | None = None,  # noqa: A002
     priority: int = 0,
     weight: float = 1.0,
+    slo: str | None = None,
     socket: str | os.PathLike[str] | None = None,
     queue: bool = True,
 ) -> None:
@@ -75,6 +76,7 @@ def join(  # noqa: PLR0913 - published
         priority: Priority, -1000 … 1000; higher goes first.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most
             1000.
+        slo: Objective of a service, such as ``"p99=50ms"``; None for none.
         socket: Path of the controller's socket; by default TF_MALLEABLE_SOCKET, or else
             the default path.
         queue: True to wait until there are cores, False to be refused instead.
@@ -95,6 +97,7 @@ def join(  # noqa: PLR0913 - published
             max=max,
             priority=priority,
             weight=weight,
+            slo=slo,
         ),
     )
     from tf_malleable.agent import agent
@@ -105,8 +108,8 @@ def join(  # noqa: PLR0913 - published
             agent.start(wanted, connection, session)
             _joined.append(os.getpid())
             return
-    asked = (name, min, preferred, max, priority, weight)
-    if os.getpid() in _joined and asked != (None, 1, None, None, 0, 1.0):
+    asked = (name, min, preferred, max, priority, weight, slo)
+    if os.getpid() in _joined and asked != (None, 1, None, None, 0, 1.0, None):
         warnings.warn(
             "this process is a job already, and remains it: a further tf_malleable.join() changes"
             " nothing; use tfm set",

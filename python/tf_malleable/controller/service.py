@@ -316,7 +316,10 @@ class Service:
         """Change what a job asks for."""
         live = self._find_own(peer, job)
         usual, cpus = outside_of_windows(live.record), len(self._reactor.machine.cpus)
-        return self._amended(live, changed(usual, change, cpus))
+        record = changed(usual, change, cpus)
+        if record.slo is not None and record.slo != usual.slo:
+            self._admission.check_slo(record.slo, record.shape, record.id)
+        return self._amended(live, record)
 
     def schedule(self, peer: Peer, job: str, asked: LimitsBetween) -> JobStatus:
         """Limit a job inside a time window; outside of it, its other limits hold."""
@@ -366,8 +369,9 @@ class Service:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
         if progress.elastic is not None:
             live.measured.note_elastic(peer.pid, progress.elastic)
-        if progress.requests is not None:
-            live.note_requests(peer.pid, progress.requests, self._reactor.now())
+        requests = progress.requests
+        if requests is not None and live.note_requests(peer.pid, requests, self._reactor.now()):
+            self._reactor.react_soon()
         live.measured.usage.reading = progress.reading or live.measured.usage.reading
 
     async def watch(

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.job_state import JobState
+from tf_malleable.model.services.request_load import RequestLoad
 from tf_malleable.model.shape import Shape
 
 UNREST_HALF_SECONDS: Final = 15.0
@@ -55,6 +56,7 @@ class Job:
             command; None if there are none.
         user: Id of the job's user; None if unknown.
         area: Area to which the job's energy is attributed; None for the host's.
+        load: Requests of a service that has an objective; None for other jobs.
     """
 
     id: str
@@ -76,6 +78,7 @@ class Job:
     expected_seconds: float | None = None
     user: int | None = None
     area: str | None = None
+    load: RequestLoad | None = None
 
     def calm_at(self, most: float) -> float:
         """Return the time from which the unrest is at most `most`; -inf if it always was."""

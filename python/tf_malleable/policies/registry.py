@@ -1,7 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Policies by name, with options: ``lend+priority-strict:ageing=60,preempt=longest``.
 
-``budget+`` before a name keeps a power budget, ``lend+`` lends idle cores; in this order.
+``budget+`` before a name keeps a power budget, ``slo+`` the objectives of services, and ``lend+``
+lends idle cores; in this order.
 
 Other packages add policies as entry points of the group ``tf_malleable.policies``. The
 entry point names a callable that takes the options as keyword arguments, all of them
@@ -25,16 +26,18 @@ from tf_malleable.policies.queues.orders import Fcfs, Order, Priority, RoundRobi
 from tf_malleable.policies.queues.srpt import SrptPolicy
 from tf_malleable.policies.wrappers.budget import BudgetPolicy
 from tf_malleable.policies.wrappers.lend import LendPolicy
+from tf_malleable.policies.wrappers.slo import SloPolicy
 
 DEFAULT = "lend+srpt"
 GROUP = "tf_malleable.policies"
 
 BUDGET = "budget+"
+_SLO = "slo+"
 _LEND = "lend+"
 
 
 def create(spec: str) -> Policy:
-    """Return the policy for ``["budget+"]["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]``.
+    """Return the policy for ``["budget+"]["slo+"]["lend+"]NAME[":"OPT"="VALUE[","OPT"="VALUE]…]``.
 
     Raises:
         ValueError: Unknown policy, or unknown or invalid option; the message is one sentence.
@@ -43,9 +46,12 @@ def create(spec: str) -> Policy:
     options = _options(rest) if colon else {}
     keeps = name.startswith(BUDGET)
     name = name.removeprefix(BUDGET)
+    promises = name.startswith(_SLO)
+    name = name.removeprefix(_SLO)
     lends = name.startswith(_LEND)
     policy = _create(name.removeprefix(_LEND), options)
     policy = LendPolicy(policy) if lends else policy
+    policy = SloPolicy(policy) if promises else policy
     return BudgetPolicy(policy) if keeps else policy
 
 
@@ -53,9 +59,11 @@ def available() -> list[tuple[str, str]]:
     """Return the name and one-line summary of each policy, those of other packages last."""
     lend = f"srpt, and idle cores are lent; {_LEND}NAME does so with any policy"
     budget = f"{DEFAULT} within a power budget; {BUDGET}NAME does so with any policy"
+    slo = f"{DEFAULT}, and services keep their objectives; {_SLO}NAME does so with any policy"
     return [
         (DEFAULT, lend),
         (BUDGET + DEFAULT, budget),
+        (_SLO + DEFAULT, slo),
         *((name, builtin.summary) for name, builtin in _BUILTIN.items()),
         *((name, _summary(point)) for name, point in sorted(_entry_points().items())),
     ]

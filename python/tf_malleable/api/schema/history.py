@@ -84,6 +84,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         account: User that the job counts for, if that is not its owner, as for subordinate uids.
         array: Name of the job's array, unique among those of its user; null for none.
         group: Name of the job's group, which its user has chosen; null for none.
+        slo: Objective of a service, such as ``"p99=50ms"``; null for none.
         latency: Requests that the job has served, and how long they took; null for none.
     """
 
@@ -133,6 +134,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
     array: str | None = None
     group: str | None = None
+    slo: str | None = None
     latency: RequestLatency | None = None
 
 

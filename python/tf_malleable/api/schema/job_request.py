@@ -73,6 +73,7 @@ class JobRequest:
         after_ok: Ids of jobs that must have ended with exit code 0 before this one starts; if one
             of them ends otherwise, this one is cancelled.
         group: Name of the job's group, which its user has chosen; None for none.
+        slo: Objective of a service, such as ``"p99=50ms"``; None for none.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -99,6 +100,7 @@ class JobRequest:
     days: str | None = None
     after_ok: tuple[str, ...] = ()
     group: str | None = None
+    slo: str | None = None
 
     def __post_init__(self) -> None:
         self._check_texts()
@@ -142,6 +144,11 @@ class JobRequest:
                 f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
                 f" of A-Z, a-z, 0-9, _, . and -, not {quoted(self.area)}"
             )
+
+        if self.slo is not None:
+            from tf_malleable.model.services.slo import parse_slo  # Few jobs are services.
+
+            parse_slo(self.slo)
 
     def _check_window(self) -> None:
         if self.between is not None:

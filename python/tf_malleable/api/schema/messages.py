@@ -157,6 +157,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         days: Days on which that begins; null for all.
         schedule: Limits inside time windows.
         usual_limits: Limits outside of them, while one is open; null while none is.
+        slo: Objective of a service, such as ``"p99=50ms"``; null for none.
         latency: Requests that the job has served, and how long they took; null for none.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
@@ -224,6 +225,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     days: str | None = None
     schedule: list[ScheduledLimits] = []
     usual_limits: UsualLimits | None = None
+    slo: str | None = None
     latency: RequestLatency | None = None
     as_of: float = 0.0
 

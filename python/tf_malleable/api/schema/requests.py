@@ -32,6 +32,7 @@ from tf_malleable.api.schema.job_request import (
 )
 from tf_malleable.api.schema.services.request_latency import RequestReport
 from tf_malleable.api.schema.tier_reads import TierReading
+from tf_malleable.model.services.slo import LONGEST_SLO
 from tf_malleable.model.units import SIZE_PATTERN, parse_size
 
 Cores = Annotated[int, Meta(ge=1, le=MOST_CORES)]
@@ -48,6 +49,7 @@ Name = Annotated[
 Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=rf"^{AREA}$(?!\n)")]
 Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Argument = Annotated[str, Meta(max_length=LONGEST_COMMAND)]
+SloText = Annotated[str, Meta(max_length=LONGEST_SLO)]
 WindowText = Annotated[str, Meta(max_length=40)]
 JobId = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 
@@ -117,6 +119,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         after_ok: Ids of jobs that must have ended with exit code 0 before this one starts; if one
             of them ends otherwise, or has done so, this one is cancelled.
         group: Name of the job's group, which its user has chosen; null for none.
+        slo: Objective of a service, such as ``"p99=50ms"``; null for none.
         queue: True to wait until there are cores, false to be refused instead.
         running: True if the process is already computing, so that it joins without queueing.
     """
@@ -136,6 +139,7 @@ class Submission(Asked, frozen=True, kw_only=True):
     days: WindowText | None = None
     after_ok: Annotated[list[JobId], Meta(max_length=MOST_AFTER)] = []
     group: Name | None = None
+    slo: SloText | None = None
     queue: bool = True
     running: bool = False
 
@@ -162,6 +166,7 @@ class Submission(Asked, frozen=True, kw_only=True):
             days=self.days,
             after_ok=tuple(self.after_ok),
             group=self.group,
+            slo=self.slo,
             **self.numbers(),
         )
 
@@ -233,10 +238,12 @@ class JobChange(Request, frozen=True):
     Attributes:
         priority: New priority; higher goes first.
         max: New maximum number of cores.
+        slo: New objective, such as ``"p99=50ms"``; ``"none"`` for none.
     """
 
     priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
     max: Cores | None = None
+    slo: SloText | None = None
 
 
 class LimitsBetween(Request, frozen=True):

@@ -67,6 +67,7 @@ def options_of(job: JobStatus | JobRecord, socket: Path) -> RunOptions:
         "mem": job.mem,
         "area": job.area,
         "group": job.group,
+        "slo": job.slo,
         "expected": job.expected if isinstance(job, JobRecord) else None,
         "between": job.between if isinstance(job, JobStatus) else None,
         "days": job.days if isinstance(job, JobStatus) else None,

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm set: sets the cores of a job by hand, its priority and its most cores."""
+"""tfm set: sets the cores of a job by hand, its priority, its most cores and its objective."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ def _is_flag(parameter: click.Parameter) -> bool:
 @click.argument("cores", required=False)
 @click.option("--priority", type=int, metavar="N", help="Priority; jobs with higher ones go first.")
 @click.option("--max", type=int, metavar="N", help="Maximum number of cores.")
+@click.option(
+    "--slo", metavar="OBJECTIVE", help="Objective of a service, such as p99=50ms; none for none."
+)
 @window_options
 @click.option("--dry-run", is_flag=True, help="Only show which jobs would lose or get cores.")
 @group_option
@@ -66,9 +69,9 @@ def set_cores(
     dry_run: bool,
     group: str | None,
     as_json: bool,
-    **asked: int | None,
+    **asked: int | str | None,
 ) -> None:
-    """Set the number of CORES of a JOB by hand, its priority, or its most cores.
+    """Set the number of CORES of a JOB by hand, its priority, its most cores, or its objective.
 
     JOB is an id, or a name that only one job has. CORES is a number; a difference such as +1
     or -1; max for as many as the job and the machine allow; or auto to let the policy decide
@@ -88,13 +91,7 @@ def set_cores(
     elif job is None:
         raise click.UsageError("no job is named: give a JOB or --group")
     request = {name: value for name, value in asked.items() if value is not None}
-    check_window(times, cores, len(request) + (cores is not None))
-    if cores is None and not request and times is None:
-        raise click.UsageError("nothing to set: give CORES, --priority or --max")
-    if dry_run and (cores is None or request or times):
-        raise click.UsageError("--dry-run is for CORES alone")
-    if cores is not None:
-        _check_cores(cores)
+    _check_request(cores, request, times, dry_run)
     live = client.jobs()
     if job is not None:
         chosen = [client.find(job, live)]
@@ -114,6 +111,21 @@ def set_cores(
         click.echo(f"no job of group {group} is live")
 
 
+def _check_request(
+    cores: str | None, request: Mapping[str, int | str], times: Times | None, dry_run: bool
+) -> None:
+    """Raise an error if a command line asks for nothing, or for what contradicts itself."""
+    if times is not None and "slo" in request:
+        raise click.UsageError("an objective holds at all times: give --slo without --between")
+    check_window(times, cores, len(request) + (cores is not None))
+    if cores is None and not request and times is None:
+        raise click.UsageError("nothing to set: give CORES, --priority, --max or --slo")
+    if dry_run and (cores is None or request or times):
+        raise click.UsageError("--dry-run is for CORES alone")
+    if cores is not None:
+        _check_cores(cores)
+
+
 @dataclass(frozen=True)
 class _Wanted:
     """What a command line asks for.
@@ -127,7 +139,7 @@ class _Wanted:
     """
 
     cores: str | None
-    request: Mapping[str, int]
+    request: Mapping[str, int | str]
     dry_run: bool
     as_json: bool
     times: Times | None
@@ -157,7 +169,11 @@ def _set_one(
     if request:
         after = client.ask("PATCH", path, JobStatus, dict(request))
         usual = after.usual_limits or after
-        now = {"priority": usual.priority, "max": usual.max}
+        now: dict[str, int | str] = {
+            "priority": usual.priority,
+            "max": usual.max,
+            "slo": after.slo or "none",
+        }
         said += [_set_to(name, value, now[name]) for name, value in request.items()]
     if cores is not None:
         after = client.ask("PUT", f"{path}/cores", JobStatus, {"cores": wanted})
@@ -177,8 +193,8 @@ def _conclude(
     return [latest or after]
 
 
-def _set_to(name: str, wanted: int, now: int) -> str:
-    lower = "" if now == wanted else f", not {wanted}: there are no more here"
+def _set_to(name: str, wanted: int | str, now: int | str) -> str:
+    lower = "" if now == wanted or name == "slo" else f", not {wanted}: there are no more here"
     return f"{name} set to {now}{lower}"
 
 

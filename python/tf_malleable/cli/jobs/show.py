@@ -11,7 +11,6 @@ import click
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.messages import JobStatus, Outlook
-from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.jobs.job_arguments import job_argument
@@ -112,7 +111,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("GPUs granted", _listed(job.granted_gpus)),
         ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
         ("steps/s", number(job.steps_per_second)),
-        *_request_lines(job.latency),
+        *_request_lines(job),
         *_energy_lines(job, job.steps_done),
         ("known speeds", f"{speeds} cores" if speeds else "-"),
         ("resizes", str(job.resizes)),
@@ -158,12 +157,14 @@ def _elastic_lines(elastic: Elastic | None) -> list[tuple[str, str]]:
     ]
 
 
-def _request_lines(latency: RequestLatency | None) -> list[tuple[str, str]]:
+def _request_lines(job: JobStatus | JobRecord) -> list[tuple[str, str]]:
+    objective = [] if job.slo is None else [("objective", job.slo)]
+    latency = job.latency
     if latency is None:
-        return []
+        return objective
     rate = f", {latency.per_second:g} a second" if latency.per_second else ""
     flight = f", {latency.in_flight} in flight" if latency.in_flight else ""
-    lines = [("requests", f"{latency.requests}{rate}{flight}")]
+    lines = [*objective, ("requests", f"{latency.requests}{rate}{flight}")]
     if latency.p50 is not None:
         lines.append(("latency", f"{_ms(latency.p50)} (p50), {_ms(latency.p99)} (p99)"))
     return lines
@@ -218,7 +219,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("memory used", f"{size_text(job.peak_mem)} at most"),
         ("GPUs granted", _listed(job.gpus)),
         ("steps done", number(job.steps, 0)),
-        *_request_lines(job.latency),
+        *_request_lines(job),
         *_energy_lines(job, job.steps),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),

@@ -101,6 +101,13 @@ OPTIONS: Final = (
         multiple=True,
     ),
     CommandOption(
+        "slo",
+        "Objective of a service, such as p99=50ms: the latency that 99 % of its requests must not"
+        " exceed. It gets cores for that before other jobs.",
+        "text",
+        "OBJECTIVE",
+    ),
+    CommandOption(
         "retries",
         "Start a failed program again, up to N times, each time as a new job.",
         "int",
@@ -171,6 +178,7 @@ class RunOptions:
     between: str | None
     days: str | None
     after_ok: tuple[str, ...]
+    slo: str | None
     retries: int
     requeue: bool
     kill_leftovers: bool

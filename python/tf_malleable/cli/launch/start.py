@@ -159,6 +159,7 @@ def job_request(options: RunOptions, again: StoredJob | None = None) -> JobReque
         after=_ids(options.after, options.socket, again),
         after_ok=_ids(options.after_ok, options.socket, again, succeeding=True),
         group=options.group,
+        slo=options.slo,
         between=options.between,
         days=options.days,
         array=None if again is None else again.array,

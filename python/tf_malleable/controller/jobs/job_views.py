@@ -10,7 +10,8 @@ from tf_malleable.api.schema.messages import JobStatus, ScheduledLimits, Speed, 
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import format_cpuset
-from tf_malleable.model.units import size_text
+from tf_malleable.model.units import cores as cores_of
+from tf_malleable.model.units import short, size_text
 from tf_malleable.scheduling.records import limit_schedule as records
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.job_record import Record
@@ -111,7 +112,8 @@ def job_status(
         days=None if record.window is None else record.window.days_text,
         schedule=[_scheduled(each) for each in record.schedule],
         usual_limits=_usual(record),
-        latency=live.measured.latencies.shown(None, now),
+        slo=None if record.slo is None else record.slo.text,
+        latency=live.measured.latencies.shown(record.slo, now),
         as_of=now,
     )
 
@@ -179,6 +181,32 @@ def why_narrowed(live: LiveJob) -> str | None:
         f"its processes may use CPUs {format_cpuset(narrowed)}, not all of the granted CPUs"
         f" {format_cpuset(granted)}: somebody has confined them with taskset or a cpuset"
     )
+
+
+def why_late(live: LiveJob, older: Sequence[LiveJob], now: float) -> str | None:
+    """Return why a service does not keep its objective; None if it does, or has none.
+
+    Args:
+        live: The job.
+        older: Services with an objective that come before it.
+        now: Unix time in seconds.
+    """
+    slo, own = live.record.slo, live.record.grant.own
+    if slo is None:
+        return None
+    load = live.measured.latencies.load(slo, now)
+    if load.worst <= slo.seconds:
+        return None
+    what = f"requests wait for {short(load.queue)}"
+    if load.tail is not None and load.tail > slo.seconds:
+        what = f"p{slo.percentile:g} is {short(load.tail)}"
+    why = f"with {cores_of(len(own))}, and it gets more as soon as there are any"
+    if len(own) >= live.record.shape.max:
+        why = f"with all {cores_of(len(own))} that it may have"
+    elif older:
+        which = ", ".join(f"{each.record.id} ({each.record.name})" for each in older)
+        why = f"with {cores_of(len(own))}, as older services come first: job {which}"
+    return f"its objective {slo.text} is not kept: {what} {why}"
 
 
 def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:

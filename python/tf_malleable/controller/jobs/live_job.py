@@ -132,6 +132,8 @@ class LiveJob:
         if not grant.cpus <= before.grant.cpus:
             # The usage of the old CPUs says nothing about the new ones.
             self.measured.usage.forget()
+        if len(grant.cpus) != len(before.grant.cpus):
+            self.measured.latencies.note_change(now)
         if not self.lends_all:
             self.measured.queueing.forget()
         if not grant:
@@ -190,10 +192,10 @@ class LiveJob:
         if self.measured.reporter == pid:
             self.measured.note_steps(steps_done, steps_total, now, self._run_seconds(now))
 
-    def note_requests(self, pid: int, report: RequestReport, now: float) -> None:
-        """Record the requests that a process of the job has served."""
-        self.measured.latencies.add(pid, report, None, now)
+    def note_requests(self, pid: int, report: RequestReport, now: float) -> bool:
+        """Record the requests that a process has served; return whether it may need more cores."""
         self.measured.latencies.keep({pid, *self.delivery.agents})
+        return self.measured.latencies.add(pid, report, self.record.slo, now)
 
     def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
         """Record the CPU time so far, and the number of recently runnable threads."""
@@ -298,7 +300,9 @@ class LiveJob:
     def _as_job(self, now: float) -> Job:
         wanted = self.measured.usage.wanted if self.record.state == "running" else None
         known = self.measured
-        return policy_input.job_of(self.record, known.speed, known.lessons, wanted, now)
+        slo = self.record.slo
+        load = None if slo is None else known.latencies.load(slo, now)
+        return policy_input.job_of(self.record, known.speed, known.lessons, wanted, now, load)
 
     def _run_seconds(self, now: float) -> float:
         return time_accounts.run_seconds(self.record, now)

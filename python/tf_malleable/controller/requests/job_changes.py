@@ -11,6 +11,7 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.schedules.time_window import parse_window
+from tf_malleable.model.services.slo import Slo, parse_slo
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.limit_schedule import WindowLimits, with_most
@@ -57,14 +58,23 @@ def changed(record: Record, change: JobChange, cpus: int) -> Record:
         cpus: Number of CPUs shared out.
 
     Raises:
-        Refusal: 400; the new numbers contradict the others.
+        Refusal: 400; the new numbers contradict the others, or the objective is none.
     """
     shape, most = record.shape, change.max
     if most is not None:
         _check_most(record, most)
         shape = with_most(shape, min(most, cpus))
     priority = record.priority if change.priority is None else change.priority
-    return replace(record, shape=shape, priority=priority)
+    return replace(record, shape=shape, priority=priority, slo=_slo(record, change.slo))
+
+
+def _slo(record: Record, text: str | None) -> Slo | None:
+    if text is None:
+        return record.slo
+    try:
+        return None if text == "none" else parse_slo(text)
+    except ValueError as error:
+        raise Refusal(400, f"{error}; none takes it away") from None
 
 
 def with_window(record: Record, asked: LimitsBetween, cpus: int) -> Record:

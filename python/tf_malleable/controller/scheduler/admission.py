@@ -18,6 +18,8 @@ from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS
 from tf_malleable.model.schedules.time_window import parse_window
+from tf_malleable.model.services.slo import Slo, parse_slo
+from tf_malleable.model.units import cores as cores_of
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.job_record import Record
 
@@ -59,6 +61,8 @@ class Admission:
         """
         shape = self.check(request, running=running)
         self.quotas.new(account_of(uid), request, shape, self.live(), running=running)
+        if request.slo is not None and not running:
+            self.check_slo(parse_slo(request.slo), shape)
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:
@@ -71,6 +75,28 @@ class Admission:
                 f"the calling process may use only CPUs {format_cpuset(allowed)}, not all of"
                 f" {format_cpuset(shared)}, which are shared out here: start it without taskset"
                 " and the like, and limit its cores with --max",
+            )
+
+    def check_slo(self, slo: Slo, shape: Shape, job: str | None = None) -> None:
+        """Check whether a service may have an objective beside those of the other services.
+
+        Args:
+            slo: The objective.
+            shape: Shape of the service.
+            job: Id of its job; None for a new one.
+
+        Raises:
+            Refusal: 409; the services with objectives would need more cores than there are.
+        """
+        others = [each for each in self.live() if each.slo is not None and each.id != job]
+        held = sum(each.shape.min for each in others)
+        if held + shape.min > self.cpus:
+            beside = f"{'jobs' if len(others) > 1 else 'job'} {', '.join(e.id for e in others)}"
+            raise Refusal(
+                409,
+                f"the objective {slo.text} cannot be kept here: with at least"
+                f" {cores_of(shape.min)} beside the {cores_of(held)} of {beside}, services need"
+                f" more than the {cores_of(self.cpus)} that are shared out",
             )
 
     def check(self, request: JobRequest, *, running: bool = False) -> Shape:
@@ -158,6 +184,7 @@ class Admission:
             window=window,
             after_ok=request.after_ok,
             group=request.group,
+            slo=None if request.slo is None else parse_slo(request.slo),
             account=None if account == uid else account,
         )
         return time_accounts.joined(record, now) if running else record

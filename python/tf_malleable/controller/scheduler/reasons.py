@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import lru_cache
 
-from tf_malleable.controller.jobs.job_views import why_narrowed, why_not, why_not_over
+from tf_malleable.controller.jobs.job_views import why_late, why_narrowed, why_not, why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.schedules.local_time import opening_text
@@ -60,7 +60,7 @@ class Reasons:
         if live.outside and record.window is not None:
             return _until_open(record.window, self._wall), False
         if record.grant:
-            return why_narrowed(live) or why_not_over(live), False
+            return why_narrowed(live) or why_not_over(live) or self._why_late(live), False
         if live.is_absent(self._now):
             return "the process that asked for cores no longer waits for them", False
         if before := self._roster.before(live):
@@ -77,6 +77,16 @@ class Reasons:
         queue = f", and {waits} arrived before it" if ahead else ""
         free = f"{max(0, self._free)} of {self._total} are free"
         return f"it needs {cores_of(record.shape.min)}, {free}{queue}", True
+
+    def _why_late(self, live: LiveJob) -> str | None:
+        if live.record.slo is None:
+            return None
+        older = [
+            each
+            for each in self._roster.live.values()
+            if each.record.slo is not None and each.record.submitted < live.record.submitted
+        ]
+        return why_late(live, older, self._now)
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
 from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
@@ -16,6 +15,7 @@ from tf_malleable.policies.shares.max_min_shares import fill
 from tf_malleable.policies.shares.placement import first_started
 from tf_malleable.policies.wrappers.budget import BudgetPolicy
 from tf_malleable.policies.wrappers.lend import LendPolicy
+from tf_malleable.policies.wrappers.slo import SloPolicy, Taken
 
 # Minimum run time of a user's turn, if the policy may pause jobs and not all users fit.
 _TURN_SECONDS = 10.0
@@ -24,29 +24,19 @@ _REVIEW_SECONDS = 1.0
 _ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Cores and jobs of a user beside those that the policy decides for.
-
-    Attributes:
-        cores: Number of cores.
-        jobs: Number of jobs that have these cores.
-    """
-
-    cores: int = 0
-    jobs: int = 0
-
-
 _NOTHING = Taken()
 
 
 def shared_fairly(policy: Policy, quotas: Quotas, taken: Mapping[int | None, Taken]) -> Policy:
     """Return a policy that shares cores among users first, and then decides as `policy` does.
 
-    Idle cores are lent to any user's jobs. A power budget covers all users together.
+    Idle cores are lent to any user's jobs. A power budget covers all users together. Services with
+    an objective come first, within their users' shares.
     """
     if isinstance(policy, BudgetPolicy):
         return BudgetPolicy(shared_fairly(policy.wrapped, quotas, taken))
+    if isinstance(policy, SloPolicy):
+        return SloPolicy(policy.wrapped, quotas, taken, shared_fairly)
     if isinstance(policy, LendPolicy):
         return LendPolicy(FairSharePolicy(policy.wrapped, quotas, taken))
     return FairSharePolicy(policy, quotas, taken)

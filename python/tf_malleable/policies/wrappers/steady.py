@@ -34,7 +34,8 @@ def steadied(
     first: float | None = None
     most = MOST_UNREST if several_users else _MOST_ALONE
     for job in jobs:
-        if job.unrest > most and job.state == "running":
+        # A service with an objective needs cores at once, and gives them up slowly.
+        if job.unrest > most and job.state == "running" and job.load is None:
             calm_at = job.calm_at(most)
             own = max(job.shape.min, len(job.grant.own))
             if now < calm_at and own < job.shape.max:

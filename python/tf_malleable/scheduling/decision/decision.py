@@ -18,7 +18,8 @@ from tf_malleable.policies.check import check
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.shares.placement import place
 from tf_malleable.policies.wrappers.budget import BudgetPolicy, Cap, area_caps, cap_of
-from tf_malleable.policies.wrappers.fair_share import Taken, shared_fairly
+from tf_malleable.policies.wrappers.fair_share import shared_fairly
+from tf_malleable.policies.wrappers.slo import Taken, promising
 from tf_malleable.policies.wrappers.steady import steadied
 
 
@@ -58,6 +59,8 @@ def decide(
         Exception: The policy raised it.
     """
     free = [candidate for candidate in candidates if not candidate.barred]
+    if any(candidate.job.load is not None for candidate in free):
+        policy = promising(policy)
     cap = _cap(policy, free, machine, now)
     areas = _area_caps(policy, free, machine, now)
     counts = _by_hand(free, min(len(machine.cpus), cap.cores), quotas, areas)

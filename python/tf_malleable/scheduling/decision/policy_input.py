@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tf_malleable.model import Job, Rate
+from tf_malleable.model.services.request_load import RequestLoad
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.lessons import Lessons
@@ -60,7 +61,12 @@ class Known:
 
 
 def job_of(
-    record: Record, speed: Speedometer, lessons: Lessons, used_cpus: float | None, now: float
+    record: Record,
+    speed: Speedometer,
+    lessons: Lessons,
+    used_cpus: float | None,
+    now: float,
+    load: RequestLoad | None = None,
 ) -> Job:
     """Return a job as a policy sees it at `now`, in seconds on the clock of the record.
 
@@ -70,6 +76,7 @@ def job_of(
         lessons: Lessons of earlier jobs.
         used_cpus: CPUs that the job kept busy or waited for recently; None if unknown.
         now: Current time.
+        load: Requests of a service that has an objective; None for other jobs.
     """
     # A job that joined while running has had cores, but has no grant yet.
     ungranted = record.state == "running" and not record.grant
@@ -93,4 +100,5 @@ def job_of(
         expected_seconds=expected_seconds(record, lessons),
         user=record.counted_for,
         area=record.area,
+        load=load,
     )

@@ -9,6 +9,7 @@ from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 from tf_malleable.model.power import EnergySource
 from tf_malleable.model.schedules.time_window import TimeWindow
+from tf_malleable.model.services.slo import Slo
 from tf_malleable.scheduling.records.limit_schedule import LimitsOutside, WindowLimits
 
 
@@ -67,6 +68,7 @@ class Record:
         after_ok: Ids of jobs that must have ended with exit code 0 before this one starts.
         unmet: Id of one of these that has ended otherwise; the job is then cancelled, too.
         group: Name of the job's group, which its user has chosen; None for none.
+        slo: Objective of a service; None for none.
         account: User id that the job is counted for, in limits and shares per user; None for `uid`.
         window: Time window in which the job may run; None for any time.
         schedule: Limits inside time windows.
@@ -126,6 +128,7 @@ class Record:
     after_ok: tuple[str, ...] = ()
     unmet: str | None = None
     group: str | None = None
+    slo: Slo | None = None
 
     @property
     def counted_for(self) -> int:

@@ -139,6 +139,7 @@ def ended(
         cause=_cause(record, outcome, measured),
         array=record.array,
         group=record.group,
+        slo=None if record.slo is None else record.slo.text,
         latency=measured.latency,
     )
 

@@ -24,6 +24,8 @@ _SHOWN_SECONDS: Final = _SLOT_SECONDS * _SLOTS
 _TAIL_SECONDS: Final = 1.0
 # A process with requests in flight reports ten times a second.
 _SILENT_SECONDS: Final = 3.0
+# Shortest time between two decisions for a service.
+_ASK_SECONDS: Final = 0.05
 # Part of the objective up to which a service counts as calm.
 _CALM_SHARE: Final = 0.5
 
@@ -55,9 +57,11 @@ class RequestLatencies:
     # Time of the last change of the cores, and the last time at which the service was not calm.
     _changed: float = 0.0
     _loud: float | None = None
+    # Last time at which a decision was asked for.
+    _asked: float = 0.0
 
-    def add(self, pid: int, report: RequestReport, slo: Slo | None, now: float) -> None:
-        """Add a report of a process."""
+    def add(self, pid: int, report: RequestReport, slo: Slo | None, now: float) -> bool:
+        """Add a report of a process; return whether a decision may give the job more cores."""
         counts = Counter(dict(zip(report.buckets, report.counts, strict=True)))
         self.total.update(counts)
         self.seconds += sum(upper_bound(bucket) * count for bucket, count in counts.items())
@@ -69,8 +73,14 @@ class RequestLatencies:
             self._slots.append((now, counts))
         self.version = int(now)
         self._in_flight[pid] = _InFlight(report.in_flight, report.oldest_seconds, now)
-        if slo is not None and self.load(slo, now).worst > _CALM_SHARE * slo.seconds:
-            self._loud = now
+        if slo is None or self.load(slo, now).worst <= _CALM_SHARE * slo.seconds:
+            return False
+        was_loud, self._loud = self._loud, now
+        # Processes may report as often as they like.
+        is_due = not self._asked <= now < self._asked + _ASK_SECONDS
+        if is_due or was_loud is None:
+            self._asked = now
+        return is_due or was_loud is None
 
     def keep(self, pids: Collection[int]) -> None:
         """Forget what other processes than these had in flight."""
