@@ -234,7 +234,7 @@ dist: build/dist-made
 compat: build/dist-made .venv/installed-test
 	.venv/bin/python -m pytest tests/compat -n $(shell nproc)
 
-# The wheel beside PyTorch, JAX, gevent and uvloop, of which nothing else needs any; PyTorch's
+# The wheel beside PyTorch, JAX, gevent, uvloop and what computes with OpenMP; PyTorch's
 # loader, too, reads through a tier.
 coexistence: build/coexistence/installed
 	build/coexistence/bin/python -m pytest tests/coexistence -n $(shell nproc) \
@@ -283,7 +283,7 @@ COEXISTENCE_PIP = .venv/bin/pip --python build/coexistence/bin/python
 build/coexistence/installed: build/dist-made
 	@tools/step.sh coexistence-venv "Creating a Python environment in build/coexistence" \
 	  .venv/bin/python -m venv --without-pip build/coexistence
-	@tools/step.sh coexistence "Installing PyTorch, JAX, gevent and uvloop beside the wheel" sh -c "\
+	@tools/step.sh coexistence "Installing PyTorch, JAX and others beside the wheel" sh -c "\
 	  $(COEXISTENCE_PIP) uninstall -q -y tf_malleable && $(COEXISTENCE_PIP) install -q \
 	  --no-compile --only-binary=:all: --group coexistence dist/tf_malleable-*.whl"
 	@touch $@

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tf_malleable.agent.middleware import ASGIMiddleware, WSGIMiddleware
     from tf_malleable.agent.request_latency import request
     from tf_malleable.agent.steps import progress
-    from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
+    from tf_malleable.model import ControllerError, NotMalleableError, OpenMPLibrary, Pool, Threads
     from tf_malleable.model.version import __version__ as __version__
     from tf_malleable.runtime.cpuset import set_cpuset
     from tf_malleable.runtime.library import backend
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
         threads,
         wait_settled,
     )
+    from tf_malleable.runtime.openmp import openmp_libraries
 
 __all__ = [
     "ASGIMiddleware",
     "ControllerError",
     "NotMalleableError",
+    "OpenMPLibrary",
     "Pool",
     "Threads",
     "WSGIMiddleware",
@@ -50,6 +52,7 @@ __all__ = [
     "follow_cgroup",
     "get_threads",
     "join",
+    "openmp_libraries",
     "pools",
     "progress",
     "request",
@@ -69,7 +72,7 @@ _MODULES = {
     "agent.middleware": ("ASGIMiddleware", "WSGIMiddleware"),
     "agent.request_latency": ("request",),
     "agent.steps": ("progress",),
-    "model": ("ControllerError", "NotMalleableError", "Pool", "Threads"),
+    "model": ("ControllerError", "NotMalleableError", "OpenMPLibrary", "Pool", "Threads"),
     "model.version": ("__version__",),
     "runtime.cpuset": ("set_cpuset",),
     "runtime.library": ("backend",),
@@ -81,6 +84,7 @@ _MODULES = {
         "threads",
         "wait_settled",
     ),
+    "runtime.openmp": ("openmp_libraries",),
 }
 
 

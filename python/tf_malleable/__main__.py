@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Print this process's thread pools as JSON: python -m tf_malleable [-i MODULE …]."""
+"""Print this process's pools and OpenMP libraries as JSON: python -m tf_malleable [-i MODULE …]."""
 
 import argparse
 import importlib
@@ -7,14 +7,14 @@ import json
 import sys
 from dataclasses import asdict
 
-from tf_malleable import NotMalleableError, pools
+from tf_malleable import NotMalleableError, openmp_libraries, pools
 
 
 def main() -> int:
     """Import the given modules, then print pools()."""
     parser = argparse.ArgumentParser(
         prog="python -m tf_malleable",
-        description="Print TensorFlow's thread pools as JSON.",
+        description="Print TensorFlow's thread pools and the libraries that use OpenMP as JSON.",
     )
     parser.add_argument(
         "-i",
@@ -36,7 +36,8 @@ def main() -> int:
     except NotMalleableError as error:
         print(f"tf_malleable: {error}", file=sys.stderr)
         return 1
-    print(json.dumps([asdict(pool) for pool in found], indent=2))
+    libraries = [{"kind": "openmp", **asdict(each)} for each in openmp_libraries()]
+    print(json.dumps([*map(asdict, found), *libraries], indent=2))
     return 0
 
 

@@ -110,13 +110,20 @@ def others(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("library", OTHERS)
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines all")
-def test_that_a_limit_does_not_reach_a_library_is_said_once(others, library):
+def test_that_a_limit_does_not_reach_a_library_is_said_once(others, library, monkeypatch):
+    monkeypatch.setenv("TF_MALLEABLE_OPENMP", "0")
     result = tfm("run", "--threads", "1", "--", sys.executable, "-c", USES, *OTHERS[library])
     assert (result.returncode, result.stdout) == (0, "found\n")
     assert result.stderr == (
         f"tfm run: --threads 1 does not limit {library}, which has threads of its own: confine it"
         " with taskset, or start a controller, which confines every process of a job to its CPUs\n"
     )
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines all")
+def test_of_a_library_that_computes_with_openmp_nothing_is_said(others):
+    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", USES, *OTHERS["PyTorch"])
+    assert (result.returncode, result.stdout, result.stderr) == (0, "found\n", "")
 
 
 @pytest.mark.parametrize(

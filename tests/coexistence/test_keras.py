@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Keras on its three backends: malleable on TensorFlow, and said not to be on the others."""
+"""Keras on its three backends: malleable on TensorFlow and PyTorch, and said not to be on JAX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.jobs import has_ended
 from tests.support.programs import ENDS, check_malleable, job
 
 TRAINING = str(Path(__file__).parent / "cases_keras.py")
-OTHERS = {"torch": "PyTorch", "jax": "JAX"}
+OTHERS = {"jax": "JAX"}
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 
 

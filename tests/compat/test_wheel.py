@@ -129,7 +129,8 @@ def test_nothing_is_added_to_the_wheel(wheel):
     native = {name for name in libraries if name.startswith(f"{folder}/_native.")}
     assert len(native) == 1
     overlays = {f"{folder}/libtf_malleable_overlay-{minor}.so" for minor in MINORS}
-    assert libraries == native | overlays | {f"{folder}/libtf_malleable_tier.so"}
+    preloaded = {f"{folder}/libtf_malleable_{name}.so" for name in ("openmp", "tier")}
+    assert libraries == native | overlays | preloaded
     assert requirements
     assert not [line for line in requirements if "tensorflow" in line]
 

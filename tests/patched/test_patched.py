@@ -136,7 +136,7 @@ def test_another_version_of_the_abi_is_refused_in_one_sentence(tmp_path):
 
 def test_it_installs_without_an_overlay(patched_tensorflow, installed):
     names = sorted(path.name.split(".")[0] for path in (installed / "runtime").iterdir())
-    assert names == ["_native", "libtf_malleable_tier", "tfm-init"]
+    assert names == ["_native", "libtf_malleable_openmp", "libtf_malleable_tier", "tfm-init"]
     shutil.copytree(
         SOURCES, installed, ignore=shutil.ignore_patterns("*.bazel"), dirs_exist_ok=True
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tf_malleable.model.job import Job, Rate
     from tf_malleable.model.job_state import JobState
     from tf_malleable.model.machine import Cpu, Machine
-    from tf_malleable.model.pool import Pool, PoolKind, Threads
+    from tf_malleable.model.pool import OpenMPLibrary, Pool, PoolKind, Threads
     from tf_malleable.model.power import AreaLimit, Budget, PowerCurve, PowerLimit
     from tf_malleable.model.process import ProcessId
     from tf_malleable.model.shape import Shape
@@ -26,7 +26,7 @@ _MODULES = {
     "job": ("Job", "Rate"),
     "job_state": ("JobState",),
     "machine": ("Cpu", "Machine"),
-    "pool": ("Pool", "PoolKind", "Threads"),
+    "pool": ("OpenMPLibrary", "Pool", "PoolKind", "Threads"),
     "power": ("AreaLimit", "Budget", "PowerCurve", "PowerLimit"),
     "process": ("ProcessId",),
     "shape": ("Shape",),
@@ -45,6 +45,7 @@ __all__ = [
     "JobState",
     "Machine",
     "NotMalleableError",
+    "OpenMPLibrary",
     "OperationError",
     "Pool",
     "PoolKind",

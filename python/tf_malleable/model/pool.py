@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""State of TensorFlow's thread pools at one instant, and their limits."""
+"""State of thread pools at one instant, and their limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 PoolKind = Literal["intra_op", "inter_op", "other"]
+Follows = Literal["free", "at op boundaries", "shrink only", "confined only"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,26 @@ class Pool:
     tasks_run: int
     stand_in_tasks: int
     busy_seconds: float
+
+
+@dataclass(frozen=True)
+class OpenMPLibrary:
+    """A library that computes with OpenMP, from :func:`tf_malleable.openmp_libraries`.
+
+    Attributes:
+        path: Path of the library.
+        follows: How its teams of threads follow the limit: ``"free"``, at once; ``"at op
+            boundaries"``, from the next operation on; ``"shrink only"``, at once, but within an
+            operation not above the number that this began with; ``"confined only"``, not at all:
+            only its CPUs change.
+        limit: Highest number of threads that a new team has.
+        capacity: Highest limit.
+    """
+
+    path: str
+    follows: Follows
+    limit: int
+    capacity: int
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ def _say_what_threads_cannot_do(library):
     """Say that a library's threads are its own, if they are not confined to what was asked for."""
     threads = os.environ.get("TF_MALLEABLE_THREADS", "")
     by_controller = os.environ.get("TF_MALLEABLE_JOIN")
+    is_hooked = "libtf_malleable_openmp" in os.environ.get("LD_PRELOAD", "")
+    if is_hooked and library == "PyTorch":
+        return
     if by_controller or not threads.isdigit() or not hasattr(os, "sched_getaffinity"):
         return
     if len(os.sched_getaffinity(0)) > int(threads):

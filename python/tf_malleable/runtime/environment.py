@@ -12,6 +12,7 @@ PRELOAD = "TF_MALLEABLE_PRELOAD"
 REQUIRED = "TF_MALLEABLE_REQUIRED"
 FOLLOW_CGROUP = "TF_MALLEABLE_FOLLOW_CGROUP"
 TF_CONFIG_THREADING = "TF_MALLEABLE_TF_CONFIG_THREADING"
+OPENMP = "TF_MALLEABLE_OPENMP"
 
 # PoolRegistry::kMaxThreadsCeiling in cc/limits.
 CEILING = 1024
@@ -69,6 +70,15 @@ def tf_config_threading() -> bool:
         ValueError: TF_MALLEABLE_TF_CONFIG_THREADING is neither 0 nor 1.
     """
     return _read_switch(TF_CONFIG_THREADING) is not False
+
+
+def openmp() -> bool:
+    """Return whether the OpenMP teams of programs are to follow their limits.
+
+    Raises:
+        ValueError: TF_MALLEABLE_OPENMP is neither 0 nor 1.
+    """
+    return _read_switch(OPENMP) is not False
 
 
 def _read_switch(variable: str) -> bool | None:

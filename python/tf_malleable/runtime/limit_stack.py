@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 
-from tf_malleable.runtime import _native
+from tf_malleable.runtime import _native, openmp
 
 
 def _kinds(limits: Sequence[int]) -> list[int]:
@@ -158,6 +158,8 @@ class LimitStack:
             limit = self.baseline[kind] if layer is None else layer.in_force(kind)
             limits[kind] = self._applied[kind] = min(limit, most[kind])
         _native.set_threads(*limits)
+        if limits[0] != _native.KEEP:
+            openmp.set_limit(limits[0])
 
     def _deciding(self, kind: int) -> Layer | None:
         """Return the layer that decides about a limit: the newest firm one, or else the newest."""

@@ -187,6 +187,7 @@ def test_settings_in_a_file(tmp_path, source, monkeypatch):
 def test_run_without_a_tier_reads_the_source(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_TIER_SOCKET", str(tmp_path / "s"))
     monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(tmp_path / "c"))
+    monkeypatch.setenv("TF_MALLEABLE_OPENMP", "0")
     done = tfm("run", "--tier", "--", "sh", "-c", "echo $LD_PRELOAD")
     assert (done.returncode, done.stdout.strip()) == (0, os.environ.get("LD_PRELOAD", ""))
     assert f"tfm: no tier at {tmp_path}/s (No such file or directory), reading from the" in (

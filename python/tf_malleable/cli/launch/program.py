@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 # Of the API; what defines it takes long to load.
 _JOIN = "TF_MALLEABLE_JOIN"
-_PRELOAD = os.path.join(os.path.abspath(__file__).rpartition("/cli/")[0], "preload")
+_PACKAGE = os.path.abspath(__file__).rpartition("/cli/")[0]
+_PRELOAD = os.path.join(_PACKAGE, "preload")
+_OPENMP_HOOK = os.path.join(_PACKAGE, "runtime", "libtf_malleable_openmp.so")
 
 
 def is_program(name: str) -> bool:
@@ -119,6 +121,23 @@ def preload() -> None:
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [_PRELOAD, *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    if environment.openmp():
+        _preload_openmp_hook()
+
+
+def _preload_openmp_hook() -> None:
+    """Make every program started from now on load the OpenMP hook, after what it loads anyway.
+
+    The loader takes colons and spaces for the ends of paths.
+    """
+    if not os.path.exists(_OPENMP_HOOK) or ":" in _OPENMP_HOOK or " " in _OPENMP_HOOK:
+        return
+    loaded = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    os.environ["LD_PRELOAD"] = ":".join(dict.fromkeys((*loaded, _OPENMP_HOOK)))
+    # A program of AddressSanitizer ends if any library comes before it, and not only one that
+    # brings functions of its own for memory. What the user says comes last, and holds.
+    options = filter(None, ("verify_asan_link_order=0", os.environ.get("ASAN_OPTIONS")))
+    os.environ["ASAN_OPTIONS"] = ":".join(dict.fromkeys(options))
 
 
 def become(command: tuple[str, ...]) -> NoReturn:

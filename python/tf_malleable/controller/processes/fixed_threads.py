@@ -19,6 +19,8 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.mapped_libraries import mapped_libraries
 
 _OVERLAY: Final = "libtf_malleable_overlay"
+_OPENMP_HOOK: Final = "libtf_malleable_openmp.so"
+_OPENMP_LIBRARIES: Final = frozenset({"libtorch_cpu.so"})
 # In this order: Keras on PyTorch loads JAX, too. `libjax_common` is that of jaxlib since 0.7.
 _LIBRARIES: Final = {
     "libtensorflow_framework.so.2": "TensorFlow",
@@ -85,4 +87,6 @@ def _fixed_library(pid: int) -> str | None:
     mapped = mapped_libraries(pid)
     if mapped is None or any(name.startswith(_OVERLAY) for name in mapped):
         return None
-    return next((title for name, title in _LIBRARIES.items() if name in mapped), None)
+    follow = _OPENMP_LIBRARIES if _OPENMP_HOOK in mapped else frozenset()
+    fixed = (title for name, title in _LIBRARIES.items() if name in mapped and name not in follow)
+    return next(fixed, None)

@@ -1,0 +1,34 @@
+/* Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+ *
+ * C ABI of the OpenMP hook, for the Python package in the same process.
+ */
+
+#ifndef TF_MALLEABLE_CC_OPENMP_OPENMP_H_
+#define TF_MALLEABLE_CC_OPENMP_OPENMP_H_
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Limits the teams of the process to this many threads, from 1; with 0, to the
+ * CPUs that it may use. */
+void tfm_openmp_set_limit(int threads);
+
+/* Returns the limit of the calling thread, from 1. */
+int tfm_openmp_limit(void);
+
+/* Returns the highest limit. */
+int tfm_openmp_capacity(void);
+
+/* Writes a line "CLASS PATH" for each library that has called OpenMP so far,
+ * with CLASS one of free, shrink, operations, confined; returns the number of
+ * bytes, without what does not fit. */
+size_t tfm_openmp_callers(char* text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TF_MALLEABLE_CC_OPENMP_OPENMP_H_ */

@@ -1,0 +1,99 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Libraries whose OpenMP teams follow the limit, in programs that do not know of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support import controllers
+from tests.support.commands import started, tfm
+from tests.support.controllers import TFM
+from tests.support.programs import ENDS, job
+
+PROGRAM = str(Path(__file__).parent / "cases_openmp.py")
+LIBRARIES = ("torch", "sklearn", "lightgbm", "xgboost", "numba")
+CAPACITIES = (3, 16)
+CHANGES = 300
+TIMEOUT = 300
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    """A place for a controller of the test's own; without that, programs run alone."""
+    monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(tmp_path / "run" / "controller.sock"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def results(*arguments: object, capacity: int) -> dict[str, object]:
+    """Return what the program prints."""
+    done = subprocess.run(
+        [TFM, "run", "--", sys.executable, PROGRAM, *map(str, arguments)],
+        env={**os.environ, "TF_MALLEABLE_MAX_THREADS": str(capacity)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_results_are_those_of_stock_while_limits_change(library, capacity):
+    if find_spec(library) is None:
+        pytest.skip(f"there is no {library} for this Python")
+    found = results(library, capacity, CHANGES, capacity=capacity)
+    assert found["wrong"] == []
+    assert found["rounds"] > 1
+    assert found["changes"] >= CHANGES
+
+
+def test_forked_loaders_and_children_compute_as_well():
+    found = results("load", 4, capacity=4)
+    assert found["sums"] == pytest.approx([found["expected"]] * 5, rel=1e-6)
+    assert found["child"] == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_torch_follows_a_controllers_grants_and_grows_beyond_its_start(tmp_path):
+    with (
+        controllers.controller(tmp_path, "--policy", "fcfs-strict") as controller,
+        started(
+            "run", "--preferred", "1", "--max", "2", "--", sys.executable, PROGRAM, "follow"
+        ) as process,
+    ):
+        assert process.stdout.readline() == "1\n", process.stderr.read()
+        for cores in (2, 1, 2):
+            assert tfm("set", job(controller)["id"], str(cores)).returncode == 0
+            assert process.stdout.readline() == f"{cores}\n"
+        assert job(controller)["confined"] is None
+        process.kill()
+        process.wait(ENDS)
+
+
+def test_tfm_tells_how_libraries_follow():
+    script = """
+import json, torch
+import tf_malleable as tfm
+torch.ones(100_000).sum()
+tfm.set_threads(1)
+torch.ones(100_000).sum()
+print(json.dumps([[each.path.rsplit("/", 1)[1], each.follows, each.limit]
+                  for each in tfm.openmp_libraries()] + [torch.get_num_threads()]))
+"""
+    command = [TFM, "run", "--", sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    *libraries, threads = json.loads(done.stdout)
+    assert ["libtorch_cpu.so", "at op boundaries", 1] in libraries
+    assert threads == 1
