@@ -22,6 +22,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.requests import Acknowledgement, Submission
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers, Power
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import procfs
@@ -152,10 +153,11 @@ async def host(
     provision: Provision | None = None,
     power: Power | None = None,
     safe: Budget | None = None,
+    weights: CpuWeights | None = None,
 ) -> AsyncIterator[Host]:
     """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    parts = ServiceParts(containers, quotas, provision or Provision(), power, safe)
+    parts = ServiceParts(containers, quotas, provision or Provision(), power, safe, weights=weights)
     service = Service(Machine.flat(cpus), policy, store, "0", parts)
     here = Host(service)
     try:

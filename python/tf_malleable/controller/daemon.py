@@ -30,6 +30,8 @@ from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 from tf_malleable.controller.jobs.gpus import parse_gpus
 from tf_malleable.controller.jobs.provision import HostMemory, Provision
 from tf_malleable.controller.ports import Containers, Power
+from tf_malleable.controller.processes import cpu_weights
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.processes.machine_watch import MachineWatch
 from tf_malleable.controller.processes.others_limit import (
     OthersLimit,
@@ -80,6 +82,8 @@ class Options:
         idle_end: Seconds without jobs and requests after which the controller ends; None for never.
         slice: Limit of processes that are no jobs, ``"others=N"``: login users may use N CPUs, and
             jobs the rest; None for no limit.
+        cpu_weights: ``"auto"`` gives jobs weights of CPU time as far as this host allows; ``"off"``
+            leaves it to the kernel.
         slice_root: Path below the cgroups' mount points at which user.slice is, for tests.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and policy changes; 2 also
             requests.
@@ -101,6 +105,7 @@ class Options:
     idle_end: float | None = None
     slice: str | None = None
     slice_root: str | None = None
+    cpu_weights: str = "auto"
     verbosity: int = 0
 
 
@@ -161,6 +166,9 @@ def run(
                 stack.callback(limit.close)
                 wanted = limit.cpus
                 parts = replace(parts, exempt=limit.exempt)
+            # First, as it forks, and then there may be another thread.
+            allowed = cpu_weights.support() if options.cpu_weights == "auto" else cpu_weights.OFF
+            parts = replace(parts, weights=CpuWeights(allowed))
             raise_priority()
             watch = MachineWatch(wanted)
             claim = Claim(watch.machine().cpuset, str(listener.path))

@@ -37,6 +37,7 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.power.power_watch import PowerWatch
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.requests.arrivals import Arrivals
 from tf_malleable.controller.requests.callers import Callers, Sight
@@ -76,6 +77,7 @@ class ServiceParts:
         idle_end: Seconds without jobs and requests after which the controller ends; None for never.
         exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
             if these are not limited.
+        weights: Weights of the jobs' CPU time; None if jobs have none.
     """
 
     containers: Containers | None = None
@@ -86,6 +88,7 @@ class ServiceParts:
     log: str | None = None
     idle_end: float | None = None
     exempt: Callable[[ProcessId], None] | None = None
+    weights: CpuWeights | None = None
 
 
 class Service:
@@ -123,6 +126,9 @@ class Service:
         self._reactor = Reactor(machine, policy, store, containers, quotas, provision)
         self._roster = self._reactor.roster
         self._roster.exempt = parts.exempt
+        self._cpu_weights = "" if parts.weights is None else parts.weights.text
+        if parts.weights is not None:
+            self._reactor.weigh(parts.weights)
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
         self._foresight = Foresight(self._reactor)
@@ -201,6 +207,7 @@ class Service:
             user=user_name(os.geteuid()),
             log=self._log,
             idle_end=self._idle_end,
+            cpu_weights=self._cpu_weights,
         )
 
     def is_past_use(self) -> bool:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Fast reads of small kernel files, of which thousands are read every minute.
+"""Fast reads of small kernel files, of which thousands are read every minute, and writes.
 
 File objects and pathlib would take longer than the kernel.
 """
@@ -55,6 +55,19 @@ def read_text(path: str, most: int = _MOST) -> str:
         OSError: See read().
     """
     return read(path, most).decode(errors="replace")
+
+
+def write(path: str, text: str) -> None:
+    """Write a text to a kernel file, in one piece; unlike open(…, "w"), create no file.
+
+    Raises:
+        OSError: There is no such file, or the kernel refuses.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def unescaped(path: str) -> str:

@@ -304,6 +304,7 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
         user: Name of the user as whom the controller runs.
         log: File that a controller in the background logs to; null for one in the foreground.
         idle_end: Seconds without jobs and requests after which the controller ends; null for never.
+        cpu_weights: What has a weight of CPU time, or why nothing has, for people.
     """
 
     version: str
@@ -318,6 +319,7 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     log: str | None = None
     idle_end: float | None = None
+    cpu_weights: str = ""
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):

@@ -134,6 +134,13 @@ _PATIENCE_SECONDS = 30.0
     help="Let login users use N CPUs besides their jobs, and jobs the rest; for root, with systemd."
     "  [default: no limit]",
 )
+@click.option(
+    "--cpu-weights",
+    type=click.Choice(["auto", "off"]),
+    default="auto",
+    help="Whether jobs weigh as much as their cores where others compute there, too, and borrowers"
+    " least: auto, as far as this host allows, or off.  [default: auto]",
+)
 @click.option("--slice-root", metavar="PATH", hidden=True)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
@@ -156,6 +163,7 @@ def controller(
     idle_end: float | None,
     slice_: str | None,
     slice_root: str | None,
+    cpu_weights: str,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -194,6 +202,7 @@ def controller(
         idle_end=idle_end,
         slice=slice_,
         slice_root=slice_root,
+        cpu_weights=cpu_weights,
         verbosity=verbose,
     )
     power = _power(area, meter, power_curve, budgets_from)

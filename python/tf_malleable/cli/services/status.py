@@ -45,6 +45,8 @@ def _lines(client: Client, info: ControllerInfo, jobs: int) -> Iterator[tuple[st
     yield "CPUs", f"{format_cpuset(cpus)} ({len(cpus)})"
     if info.gpus:
         yield "GPUs", ",".join(map(str, info.gpus))
+    if info.cpu_weights:
+        yield "CPU weights", info.cpu_weights
     yield "jobs", str(jobs)
     if info.log is not None:
         yield "log", info.log

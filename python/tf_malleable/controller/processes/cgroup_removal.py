@@ -7,10 +7,11 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from tf_malleable.linux.cgroups.cpu_cgroup import CpuGroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 
-Group = JobGroup | MemoryGroup
+Group = JobGroup | MemoryGroup | CpuGroup
 
 # A killed process normally leaves its cgroup within this time; otherwise the next attempt helps.
 _KILLED_SECONDS = 0.5

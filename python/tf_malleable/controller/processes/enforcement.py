@@ -15,6 +15,7 @@ from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.processes import processes
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import affinity, signals
 from tf_malleable.model import Cpuset, Grant, format_cpuset
@@ -27,7 +28,13 @@ _log = logging.getLogger(__name__)
 
 
 class Enforcer:
-    """Carries out decisions. Not thread-safe: one asyncio loop."""
+    """Carries out decisions. Not thread-safe: one asyncio loop.
+
+    Attributes:
+        weights: Weights of the jobs' CPU time; None if jobs have none.
+    """
+
+    weights: CpuWeights | None = None
 
     def __init__(
         self, jobs: Mapping[str, LiveJob], store: Store, clock: Clock, instruments: Instruments
@@ -47,6 +54,7 @@ class Enforcer:
 
     def apply(self, changes: Sequence[Change], now: float) -> None:
         """Carry out changes of grants, in the given order."""
+        planned = self._plan_weights(changes)
         for change in changes:
             live = self._jobs[change.job]
             before = live.take(change.grant, now)
@@ -67,12 +75,32 @@ class Enforcer:
                 confine_agentless(live, live.processes.tree)
             self._store.save(live.record)
             self.settle(live)
+        if planned is not None:
+            # Also of jobs whose grant is the same, but not borrowed any more.
+            for live in self._jobs.values():
+                planned.carry_out(live)
+
+    def _plan_weights(self, changes: Sequence[Change]) -> CpuWeights | None:
+        """Plan the weights of all jobs, and return them; None if there is nothing to change."""
+        if self.weights is None or not (changes or self.weights.is_stale):
+            return None
+        grants = {job: live.record.grant for job, live in self._jobs.items()}
+        grants.update((change.job, change.grant) for change in changes)
+        self.weights.plan(grants)
+        return self.weights
 
     def settle(self, live: LiveJob) -> None:
         """Mark a job's grant as actual if it was carried out and acknowledged."""
         seconds = live.settle(self._clock.now())
         if seconds is not None:
             self._instruments.acknowledgements.observe(seconds)
+        if self.weights is not None:
+            self.weights.carry_out(live)
+
+    def spare(self, live: LiveJob) -> None:
+        """Give a borrower that is left without CPU time some weight."""
+        if self.weights is not None:
+            self.weights.spare(live)
 
     def _pause(self, live: LiveJob) -> None:
         if live.record.state == "paused" and not live.is_inactive:

@@ -39,6 +39,8 @@ _CONFINED_AT_ONCE = 20
 # A grant that the agent has not carried out within this time is enforced from outside: a
 # borrower may not respond while its lender waits.
 _PATIENCE_SECONDS = 0.1
+# Part of its cores' time below which a job that wants more is starved.
+_STARVED = 0.5
 # A grant that is not actual after this time cannot be carried out.
 _LATE_SECONDS = 1.0
 
@@ -56,6 +58,7 @@ class Watch:
         request_decision: Callable[[], None],
         on_settled: Callable[[LiveJob], None],
         on_overdue: Callable[[LiveJob], None],
+        on_starved: Callable[[LiveJob], None],
         look_after_mainless: Callable[[], None],
     ) -> None:
         """Create a watch; it does nothing until start().
@@ -64,8 +67,9 @@ class Watch:
             jobs: Live jobs by id, as a live view.
             now: Returns Unix time on the clock of all records, in seconds.
             request_decision: Called after a change that affects a decision.
-            on_settled: Called when the kernel confirms a container's grant.
+            on_settled: Called when a grant was carried out from outside.
             on_overdue: Called when a job has reached its time limit.
+            on_starved: Called when a job has less than half of its cores' time, but wants it.
             look_after_mainless: Called often, to end jobs whose last process has ended.
         """
         self._jobs = jobs
@@ -73,6 +77,7 @@ class Watch:
         self._request_decision = request_decision
         self._on_settled = on_settled
         self._on_overdue = on_overdue
+        self._on_starved = on_starved
         self._look_after_mainless = look_after_mainless
         self._looks = 0
         self._samples_since_memory = 0
@@ -283,7 +288,11 @@ class Watch:
                 continue
             cpu_seconds = self._cpu_seconds(live, seen)
             if cpu_seconds is not None:
-                live.note_usage(cpu_seconds, self._runnable(live), now)
+                runnable = self._runnable(live)
+                live.note_usage(cpu_seconds, runnable, now)
+                used, cores = live.used_cpus, len(live.record.grant.cpus)
+                if used is not None and used < _STARVED * cores and runnable >= cores:
+                    self._on_starved(live)
             news = news or live.has_news
             late = (
                 live.delivery.published is not None
@@ -291,6 +300,7 @@ class Watch:
             )
             if late and not live.delivery.enforced and live.container is None:
                 enforcement.enforce(live)
+                self._on_settled(live)
         if news:
             self._request_decision()
 

@@ -22,13 +22,13 @@ from tf_malleable.controller.jobs.job_views import why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
-from tf_malleable.controller.processes.cgroup_removal import Emptying
+from tf_malleable.controller.processes.cgroup_removal import Emptying, Group
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.processes.leftovers import Leftovers
 from tf_malleable.controller.state.exit_file import RecordedExit, read_exit, recorded_exits
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
-from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.linux.processes import pidfds, process_marker, procfs
 from tf_malleable.linux.processes.pidfds import ProcessExit
 from tf_malleable.linux.processes.users import user_name
@@ -63,9 +63,11 @@ class Roster:
         ended: Number of jobs that have ended so far.
         exempt: Lets the processes of a new job use more CPUs than processes that are no jobs; None
             if these are not limited.
+        weights: Weights of the jobs' CPU time; None if jobs have none.
     """
 
     exempt: Callable[[ProcessId], None] | None = None
+    weights: CpuWeights | None = None
 
     def __init__(
         self,
@@ -171,6 +173,8 @@ class Roster:
         live.processes.attach_leftovers(leftovers.processes)
         if leftovers.group is not None:
             _limit_memory(live, leftovers.processes[0])
+        if self.weights is not None and leftovers.processes:
+            self.weights.attach(live, leftovers.processes[0])
         self._note_main(live, main)
         self._mainless[record.id] = live
         self._store.save(live.record)
@@ -213,7 +217,7 @@ class Roster:
             at = None if pids else recorded.at
         self._record_missed(record, record.exit_code, killed, at)
 
-    def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
+    def remove_when_empty(self, group: Group) -> None:
         """Remove a cgroup once it has no processes, which is polled."""
         self._emptying.add(group)
 
@@ -258,6 +262,8 @@ class Roster:
                 # The cgroup was made before its job, and so was scheduled for removal.
                 self._emptying.keep(group)
             _limit_memory(live, process)
+            if self.weights is not None:
+                self.weights.attach(live, process)
         else:
             found = container_cgroup.cgroup_of(live.record.container.id, process)
             live.processes.attach_container(found)
@@ -272,7 +278,10 @@ class Roster:
         """Make the cgroup of a job; return None if there can be none."""
         if self.exempt is not None:  # First, as the cgroup is made below that of the process.
             self.exempt(process)
-        return job_cgroup.make(process)
+        group = job_cgroup.make(process)
+        if group is not None and self.weights is not None:
+            self.weights.make(process, group)
+        return group
 
     def _note_main(self, live: LiveJob, process: ProcessId) -> None:
         self._by_main[process.pid, process.start] = live
@@ -566,6 +575,7 @@ class Roster:
                 self.remove_when_empty(live.processes.group)
             if live.processes.memory_group is not None:
                 self.remove_when_empty(live.processes.memory_group)
+        self._unweigh(live)
         self._drop(live)
         finished = outcome == "finished"
         self._store.knowledge.learn(
@@ -667,8 +677,14 @@ class Roster:
             self.remove_when_empty(live.processes.memory_group)
         if live.processes.group is not None:
             self.remove_when_empty(live.processes.group)
+        self._unweigh(live)
         self._store.forget(live.record.id)
         self._drop(live)
+
+    def _unweigh(self, live: LiveJob) -> None:
+        group = None if self.weights is None else self.weights.drop(live)
+        if group is not None:
+            self.remove_when_empty(group)
 
     def _drop(self, live: LiveJob) -> None:
         del self.live[live.record.id]
@@ -704,6 +720,8 @@ class Roster:
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
+            if self.weights is not None:
+                self.weights.drop(live)
             now = self._clock.now()
             self._store.add_span(time_accounts.span(live.record, now))
             self._store.save(time_accounts.up_to(live.record, now))

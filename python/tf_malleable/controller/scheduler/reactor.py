@@ -18,6 +18,7 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Needs, Provision
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement
+from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.processes.enforcement import Enforcer
 from tf_malleable.controller.processes.process_watch import Watch
 from tf_malleable.controller.scheduler.job_table import Roster
@@ -140,9 +141,14 @@ class Reactor:
             request_decision=self.react_soon,
             on_settled=self._enforcer.settle,
             on_overdue=self._end_overdue,
+            on_starved=self._enforcer.spare,
             look_after_mainless=self.roster.look_after_mainless,
         )
         self.instruments.cpus.set(len(machine.cpus))
+
+    def weigh(self, weights: CpuWeights) -> None:
+        """Give the jobs weights of their CPU time; before start()."""
+        self.roster.weights = self._enforcer.weights = weights
 
     def now(self) -> float:
         """Return Unix time on the clock of all records, in seconds."""

@@ -26,7 +26,7 @@ from tf_malleable.model import ProcessId
 _FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
 _NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-(\d{1,20})$", re.MULTILINE)
-_CONTROLLERS: Final = frozenset({"freezer", "memory"})
+_CONTROLLERS: Final = frozenset({"freezer", "memory", "cpu"})
 _FOLDER: Final = re.compile(r"tfm-job-(\d{1,10})-(\d{1,20})")
 
 
@@ -123,16 +123,9 @@ class JobGroup:
 
     def _write(self, name: str, value: str) -> bool:
         try:
-            # Unlike write_text(), this does not create a file.
-            descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+            files.write(f"{self.folder}/{name}", value)
         except OSError:
             return False
-        try:
-            os.write(descriptor, value.encode())
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
         return True
 
 
@@ -168,8 +161,54 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
     return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
 
 
+def make_in(controller: str, process: ProcessId, group: JobGroup) -> JobGroup | None:
+    """Return the cgroup of a job in a separate hierarchy of v1; create it if need be.
+
+    Args:
+        controller: Controller of the hierarchy.
+        process: Main process of the job.
+        group: Cgroup of the job, with all its processes.
+
+    Returns:
+        The cgroup, with the same processes; None if it cannot be created, because the hierarchy
+        is not mounted or for lack of permission.
+    """
+    home = home_in(controller, process.pid)
+    if home is None:
+        return None
+    if home.name == group.folder.name:
+        return JobGroup(home, unified=False)
+    own = JobGroup(home / group.folder.name, unified=False)
+    try:
+        own.folder.mkdir(exist_ok=True)
+        own.add(process.pid)
+    except OSError:
+        own.remove()
+        return None
+    for pid in group.pids():
+        with suppress(OSError):  # The process has ended since.
+            own.add(pid)
+    return own
+
+
+def home_in(controller: str, pid: int) -> Path | None:
+    """Return the folder of a process's cgroup in a hierarchy of v1; None if it is not visible."""
+    try:
+        mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
+        path = cgroup.parse_memberships(files.read_text(f"/proc/{pid}/cgroup")).get(controller)
+    except (OSError, ValueError):
+        return None
+    for mount in mounts:
+        if path is not None and controller in mount.controllers:
+            folder = cgroup.folders(mount, path)[0]
+            # The cgroup itself must be visible, not just one of its parents.
+            if folder.name == Path(path).name or path == mount.root:
+                return folder
+    return None
+
+
 def made_by_this_user() -> list[tuple[tuple[int, int], JobGroup]]:
-    """Return the cgroups of jobs that controllers of this user have made, also for memory.
+    """Return the cgroups of jobs that controllers of this user have made, in all hierarchies.
 
     Each comes with pid and start time of its job's main process. A cgroup that is empty while that
     process runs is left out: a controller has just made it.

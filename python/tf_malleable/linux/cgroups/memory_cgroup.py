@@ -7,12 +7,10 @@ its parent. With v1, memory has a separate hierarchy, in which a cgroup is creat
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from tf_malleable.linux import files
-from tf_malleable.linux.cgroups import cgroup
+from tf_malleable.linux.cgroups import job_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.model import ProcessId
 
@@ -85,16 +83,9 @@ class MemoryGroup:
 
     def _write(self, name: str, value: int | str) -> bool:
         try:
-            # Unlike write_text(), this does not create a file.
-            descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+            files.write(f"{self.folder}/{name}", str(value))
         except OSError:
             return False
-        try:
-            os.write(descriptor, str(value).encode())
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
         return True
 
 
@@ -111,22 +102,8 @@ def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
     """
     if (group.folder / "memory.max").exists():
         return MemoryGroup(group.folder, unified=True)
-    home = _home(process.pid)
-    if home is None:
-        return None
-    if home.name == group.folder.name:
-        return MemoryGroup(home, unified=False)
-    own = JobGroup(home / group.folder.name, unified=False)
-    try:
-        own.folder.mkdir(exist_ok=True)
-        own.add(process.pid)
-    except OSError:
-        own.remove()
-        return None
-    for pid in group.pids():
-        with suppress(OSError):  # The process has ended since.
-            own.add(pid)
-    return MemoryGroup(own.folder, unified=False)
+    own = job_cgroup.make_in("memory", process, group)
+    return None if own is None else MemoryGroup(own.folder, unified=False)
 
 
 def of_group(group: JobGroup) -> MemoryGroup | None:
@@ -142,20 +119,3 @@ def made_before(folder: Path) -> MemoryGroup:
         folder: Its folder, which may be gone.
     """
     return MemoryGroup(folder, unified=(folder / "cgroup.controllers").exists())
-
-
-def _home(pid: int) -> Path | None:
-    """Return the folder of a process's cgroup in the memory hierarchy of v1; None if not found."""
-    try:
-        mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
-        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
-        path = cgroup.parse_memberships(text).get("memory")
-    except (OSError, ValueError):
-        return None
-    for mount in mounts:
-        if path is not None and "memory" in mount.controllers:
-            folder = cgroup.folders(mount, path)[0]
-            # The cgroup itself must be visible, not just one of its parents.
-            if folder.name == Path(path).name or path == mount.root:
-                return folder
-    return None

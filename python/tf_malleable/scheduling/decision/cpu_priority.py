@@ -1,0 +1,53 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Weights of the jobs' CPU time, by their grants. Pure.
+
+A lender keeps its CPUs, and others compute there: the kernel lets it preempt them once it wakes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tf_malleable.model import Grant
+
+STANDS_BACK: Final = 0.0
+"""Weight of a job that whatever wakes up on its CPUs is to preempt."""
+
+# Multiples of the usual weight, by core: a job has its core although ten sessions compute there,
+# too, while what is no job, such as a thread of the kernel, waits for tens of milliseconds at most.
+_OF_A_CORE: Final = 10.0
+LIGHT: Final = 0.1
+"""Weight, for each core, of a borrower that must not be left without any CPU time: the usual one of
+Linux, as a part of that of a core."""
+
+
+def core_weight(most: float, cpus: int) -> float:
+    """Return the weight of a core, so that a job with all cores has its weight in proportion.
+
+    Args:
+        most: Highest weight that a job can have, as a multiple of the usual one.
+        cpus: Number of CPUs of the host.
+    """
+    return min(_OF_A_CORE, most / cpus)
+
+
+def weights(grants: Mapping[str, Grant]) -> dict[str, float]:
+    """Return the weight of each job that has cores, in units of the weight of a core.
+
+    A job weighs as much as the cores that it has, lent ones included. While some of those it
+    uses are borrowed, it weighs a tenth of that; while all are, STANDS_BACK.
+
+    Args:
+        grants: Grants of all jobs.
+    """
+    lent = frozenset[int]().union(*(grant.lent for grant in grants.values()))
+    found = {}
+    for job, grant in grants.items():
+        # A job never uses what it lends.
+        borrowed = grant.cpus & lent
+        if grant:
+            usual = float(len(grant.own))
+            lighter = STANDS_BACK if borrowed == grant.cpus else LIGHT * usual
+            found[job] = lighter if borrowed else usual
+    return found

@@ -1,0 +1,331 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""That the kernel gives jobs CPU time in proportion to their cores, and borrowers what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.controllers import Speaker, controller, job, wait_for
+from tests.support.service import BUSY, ME, Host, Program, host
+from tf_malleable.controller.processes import cpu_weights
+from tf_malleable.controller.processes.cpu_weights import CpuSupport, CpuWeights
+from tf_malleable.linux.cgroups import autogroup, cpu_cgroup
+from tf_malleable.linux.cgroups.autogroup import AutogroupError
+from tf_malleable.linux.cgroups.cpu_cgroup import CpuCgroupError, CpuGroup
+
+CPUS = 2
+SLEEPER = """
+import signal
+signal.signal(signal.SIGUSR1, lambda *_: None)
+signal.pause()
+while True:
+    pass
+"""
+# Computes for 20 ms now and then.
+NAPPER = """
+import time
+while True:
+    time.sleep(0.4)
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+"""
+BY_SESSION = CpuSupport("session", True, "by session")
+
+
+@pytest.fixture
+def by_cgroup() -> CpuWeights:
+    """Weights by cgroup, as on a host that has the cpu controller of v1."""
+    try:
+        found = cpu_cgroup.probe()
+    except CpuCgroupError as error:
+        pytest.skip(str(error))
+    if not found.has_idle() or found.most != 256:
+        pytest.skip("this host has no cpu controller of cgroup v1 with cpu.idle")
+    return CpuWeights(CpuSupport("cgroup", True, "by cgroup"))
+
+
+def usual(program: Program) -> Program:
+    """Return a program that has no less than the usual priority, whatever that of the tests is."""
+    os.sched_setscheduler(program.pid, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, program.pid, 0)
+    return program
+
+
+def program(here: Host, code: str = "import time; time.sleep(600)") -> Program:
+    return usual(here.program(code))
+
+
+def folder(program: Program | Speaker) -> Path | None:
+    """Return the cgroup that weighs a program."""
+    text = Path(f"/proc/{program.pid}/cgroup").read_text()
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(",") and "/tfm-job-" in path:
+            point = next(
+                each.split()[1]
+                for each in Path("/proc/mounts").read_text().splitlines()
+                if each.split()[2] == "cgroup" and "cpu" in each.split()[3].split(",")
+            )
+            return Path(f"{point}{path}")
+    return None
+
+
+def shares(program: Program | Speaker) -> int:
+    found = folder(program)
+    assert found is not None
+    return int((found / "cpu.shares").read_text())
+
+
+def is_idle(program: Program) -> bool:
+    found = folder(program)
+    assert found is not None
+    return (found / "cpu.idle").read_text() == "1\n"
+
+
+def nice(program: Program) -> int:
+    return int(Path(f"/proc/{program.pid}/autogroup").read_text().split()[-1])
+
+
+def test_weights_follow_the_grants(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            first = program(here)
+            job = here.submit(first, running=True)
+            await here.until(lambda: shares(first) > 1024)
+            both = shares(first)
+            second = program(here)
+            here.submit(second, running=True)
+            await here.until(lambda: shares(first) == both / 2)
+            assert shares(second) == both / 2
+            here.service.cancel(ME, here.service.jobs()[1].id)
+            second.end()
+            await here.until(lambda: shares(first) == both)
+            assert here.status(job).granted
+
+    asyncio.run(scenario())
+
+
+def test_a_borrower_stands_back_until_the_owner_is_gone(state, by_cgroup):
+    async def scenario():
+        async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
+            sleeper, busy = program(here, SLEEPER), program(here, BUSY)
+            owner = here.submit(sleeper, running=True)
+            borrower = here.submit(busy, running=True)
+            await here.until(lambda: here.status(owner).lent)
+            # Before it computes there.
+            assert is_idle(busy)
+            assert not is_idle(sleeper)
+            await here.until(lambda: sleeper.has("SigCgt", signal.SIGUSR1))
+            sleeper.send(signal.SIGUSR1)
+            await here.until(lambda: here.status(borrower).state == "paused")
+            assert here.status(owner).granted
+            sleeper.end()
+            await here.until(lambda: here.status(borrower).state == "running")
+            await here.until(lambda: not is_idle(busy))
+
+    asyncio.run(scenario())
+
+
+def test_a_borrower_comes_forward_once_the_owner_has_ended(state, by_cgroup):
+    async def scenario():
+        async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
+            sleeper, busy = program(here, SLEEPER), program(here, BUSY)
+            owner = here.submit(sleeper, running=True)
+            borrower = here.submit(busy, running=True)
+            await here.until(lambda: here.status(owner).lent)
+            assert is_idle(busy)
+            sleeper.end()
+            await here.until(lambda: not is_idle(busy))
+            assert here.status(borrower).resizes == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.serial("it counts how often a CPU moves")
+def test_short_naps_move_no_cpu(state, by_cgroup):
+    async def scenario():
+        async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
+            owner = here.submit(program(here, NAPPER), running=True)
+            borrower = here.submit(program(here, BUSY), running=True)
+            await here.until(lambda: here.status(owner).lent)
+            serial = here.service._find(borrower).record.serial
+            await asyncio.sleep(4)
+            assert here.status(owner).lent
+            assert here.service._find(borrower).record.serial == serial
+
+    asyncio.run(scenario())
+
+
+def test_who_was_started_with_nice_weighs_no_more_than_others_on_the_host(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            normal, gentle, idle = (program(here) for _ in range(3))
+            os.setpriority(os.PRIO_PROCESS, gentle.pid, 10)
+            os.sched_setscheduler(idle.pid, os.SCHED_IDLE, os.sched_param(0))
+            for each in (normal, gentle):
+                here.submit(each, running=True, max=1)
+            await here.until(lambda: shares(normal) > 1024)
+            assert shares(gentle) == pytest.approx(shares(normal) / 10, abs=1)
+            gentle.end()
+            await here.until(lambda: len(here.service.jobs()) == 1)
+            here.submit(idle, running=True, max=1)
+            await here.until(lambda: shares(idle) == pytest.approx(shares(normal) / 10, abs=1))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.serial("it keeps a CPU busy")
+def test_a_borrower_beside_programs_that_are_no_jobs_is_not_left_without(state, by_cgroup):
+    async def scenario():
+        async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
+            others = [program(here, BUSY) for _ in range(4)]
+            for each in others:
+                os.sched_setaffinity(each.pid, {0})
+            sleeper, busy = program(here, SLEEPER), program(here, BUSY)
+            owner = here.submit(sleeper, running=True)
+            borrower = here.submit(busy, running=True)
+            await here.until(lambda: here.status(owner).lent)
+            await here.until(lambda: not is_idle(busy))
+            assert here.status(borrower).state == "running"
+            assert shares(busy) * 5 < shares(sleeper)
+
+    asyncio.run(scenario())
+
+
+def test_without_a_controller_jobs_have_the_usual_weight(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            one = program(here)
+            here.submit(one, running=True)
+            await here.until(lambda: shares(one) > 1024)
+            await here.service.close()
+            assert shares(one) == 1024
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_without_weights_undoes_those_of_a_killed_one(tmp_path, by_cgroup):
+    with controller(tmp_path) as first, job(first.socket) as one:
+        os.sched_setscheduler(one.pid, os.SCHED_OTHER, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, one.pid, 0)
+        one.submit()
+        wait_for(lambda: shares(one) > 1024)
+        first.process.kill()
+        first.process.wait()
+        with controller(tmp_path, "--cpu-weights", "off"):
+            assert shares(one) == 1024
+
+
+def test_the_cgroup_of_an_ended_job_is_removed(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            one = program(here)
+            here.submit(one, running=True)
+            left = folder(one)
+            assert left is not None
+            one.end()
+            await here.until(lambda: not left.exists())
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def by_session() -> CpuWeights:
+    try:
+        raises = autogroup.probe()
+    except AutogroupError as error:
+        pytest.skip(str(error))
+    if not raises:
+        pytest.skip("needs the right to raise the weight of a session")
+    return CpuWeights(BY_SESSION)
+
+
+def test_sessions_have_weights_where_cgroups_have_none(state, by_session):
+    async def scenario():
+        async with host(state, "lend+equal", cpus=1, weights=by_session) as here:
+            sleeper, busy = program(here, SLEEPER), program(here, BUSY)
+            owner = here.submit(sleeper, running=True)
+            borrower = here.submit(busy, running=True)
+            await here.until(lambda: here.status(owner).lent)
+            assert nice(busy) == 19
+            assert nice(sleeper) < 0
+            sleeper.end()
+            await here.until(lambda: nice(busy) < 0)
+            assert here.status(borrower).state == "running"
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_share_a_session_have_no_weight(state, by_session):
+    fork = "import os, time; os.fork(); print(flush=True); time.sleep(600)"
+
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_session) as here:
+            first = program(here, fork)
+            here.submit(first, running=True)
+            await here.until(lambda: nice(first) < 0)
+            live = here.service._find(here.service.jobs()[0].id)
+            process = live.record.process
+            assert process is not None
+            by_session.attach(live, process)
+            assert nice(first) == 0
+
+    asyncio.run(scenario())
+
+
+def failing(error: Exception):
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("group", "session", "said"),
+    [
+        (True, None, "by cgroup, in proportion to cores; borrowers in the idle class"),
+        (False, None, "by cgroup, in proportion to cores; borrowers at the lowest weight (no"),
+        ("no rights", True, "by session (autogroup), in proportion to cores; borrowers at the"),
+        (
+            "no rights",
+            False,
+            "by session (autogroup), only borrowers at the lowest: more",
+        ),
+        ("no rights", "autogroup is off", "none: no rights, and autogroup is off; borrowers leave"),
+    ],
+)
+def test_what_a_host_allows_is_said(monkeypatch, tmp_path, group, session, said):
+    if isinstance(group, str):
+        monkeypatch.setattr(cpu_cgroup, "probe", failing(CpuCgroupError(group)))
+    else:
+        if group:
+            (tmp_path / "cpu.idle").write_text("0")
+        monkeypatch.setattr(cpu_cgroup, "probe", lambda: CpuGroup(tmp_path, unified=True))
+    if isinstance(session, str):
+        monkeypatch.setattr(autogroup, "probe", failing(AutogroupError(session)))
+    else:
+        monkeypatch.setattr(autogroup, "probe", lambda: session)
+    assert cpu_weights.support().text.startswith(said)
+
+
+@pytest.mark.parametrize("option", [(), ("--cpu-weights", "off")])
+def test_a_controller_says_what_it_does(tmp_path, option):
+    with controller(tmp_path, *option) as one:
+        said = wait_for(lambda: one.get("/v1")["cpu_weights"])
+        assert said.startswith("off" if option else ("by cgroup", "by session", "none: "))
+
+
+def test_another_word_is_refused(tmp_path):
+    from tests.support.commands import tfm
+
+    done = tfm("controller", "--cpu-weights", "some")
+    assert done.returncode == 2
+    assert "'some' is not one of 'auto', 'off'" in done.stderr
