@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power bench-streams tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
@@ -102,6 +102,9 @@ bench-power: all-packages .venv/installed-test
 # The operator, on a fake cluster (20 minutes).
 bench-cluster: .venv/installed-test
 	.venv/bin/python -m benchmarks.cluster
+# Programs that compute with OpenMP, under a limit and started with that number (35 minutes).
+bench-openmp: build/coexistence/installed
+	build/coexistence/bin/python -m benchmarks.openmp
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 # Policies on streams in 150 settings, with 20 seeds each (hours; goes on where it ended).

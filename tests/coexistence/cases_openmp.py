@@ -46,6 +46,12 @@ def _torch() -> dict[str, Case]:
         (gradient,) = torch.autograd.grad(y.square().mean(), weight)
         return np.concatenate([y.detach().numpy().ravel(), gradient.numpy().ravel()])
 
+    @torch.compile
+    def fused(x: torch.Tensor) -> torch.Tensor:
+        return (torch.softmax(x, -1) * torch.tanh(x)).sum(0)
+
+    rows = torch.randn(512, 1000)
+
     def run_lstm() -> np.ndarray:
         with torch.no_grad():
             return lstm(sequence)[0].numpy()
@@ -57,6 +63,7 @@ def _torch() -> dict[str, Case]:
         "sort": lambda: torch.sort(long)[0].numpy(),
         "cumsum": lambda: torch.cumsum(long, 0).numpy(),
         "lstm": run_lstm,
+        "compiled": lambda: fused(rows).numpy(),
         "convolution": lambda: step(convolution, convolution.weight, image),
         "transformer": lambda: step(block, block.linear1.weight, sequence),
     }

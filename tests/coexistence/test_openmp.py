@@ -27,6 +27,7 @@ TIMEOUT = 300
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch):
     """A place for a controller of the test's own; without that, programs run alone."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(tmp_path / "run" / "controller.sock"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -138,6 +138,8 @@ def _preload_openmp_hook() -> None:
     # brings functions of its own for memory. What the user says comes last, and holds.
     options = filter(None, ("verify_asan_link_order=0", os.environ.get("ASAN_OPTIONS")))
     os.environ["ASAN_OPTIONS"] = ":".join(dict.fromkeys(options))
+    # Else torch.compile() writes the number of threads that there are now into its code.
+    os.environ.setdefault("TORCHINDUCTOR_CPP_DYNAMIC_THREADS", "1")
 
 
 def become(command: tuple[str, ...]) -> NoReturn:

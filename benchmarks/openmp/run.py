@@ -1,0 +1,126 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Programs in pairs: limited by the hook, started with that number, and confined without the hook.
+
+All of them are alive at a time and compute in turns, so that what else the machine does meets all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tf_malleable.runtime
+from benchmarks.openmp.names import WORKLOADS
+
+_PROGRAM: Final = str(Path(__file__).with_name("program.py"))
+_HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
+_LIMIT: Final = 2
+_STARTS: Final = 20
+
+
+class _Program:
+    def __init__(self, workload: str, limit: int, variables: Mapping[str, str]) -> None:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "TF_MALLEABLE"))}
+        self._limit = limit
+        self._process: Any = subprocess.Popen(
+            [sys.executable, _PROGRAM, workload],
+            env={**clean, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def compute(self, seconds: float) -> dict[str, float]:
+        """Return operations a second, and CPU seconds of each."""
+        self._process.stdin.write(f"{seconds} {self._limit}\n")
+        self._process.stdin.flush()
+        found: dict[str, float] = json.loads(self._process.stdout.readline())
+        return found
+
+    def end(self) -> None:
+        """Wait for its end."""
+        self._process.communicate()
+
+
+def _hooked(capacity: int) -> dict[str, str]:
+    """Return the environment of a program that has started with so many threads."""
+    number = str(capacity)
+    return {
+        "LD_PRELOAD": str(_HOOK),
+        "TF_MALLEABLE_MAX_THREADS": number,
+        "TF_MALLEABLE_THREADS": number,
+        # numba takes its number from the CPUs, of which there are as many on such a host.
+        "NUMBA_NUM_THREADS": number,
+    }
+
+
+def measure(workload: str, capacity: int, rounds: int, seconds: float) -> dict[str, object]:
+    """Return ratios to the program that was started with the limit: medians of pairs."""
+    number = str(_LIMIT)
+    programs = {
+        "started": _Program(workload, 0, {"OMP_NUM_THREADS": number, "NUMBA_NUM_THREADS": number}),
+        "limited": _Program(workload, _LIMIT, _hooked(capacity)),
+        "confined": _Program(
+            workload, 0, {"OMP_NUM_THREADS": str(capacity), "NUMBA_NUM_THREADS": str(capacity)}
+        ),
+        "untouched": _Program(workload, 0, _hooked(_LIMIT)),
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
+    order = list(programs)
+    for _ in range(rounds):
+        for name in order:
+            found[name].append(programs[name].compute(seconds))
+        order.reverse()
+    for program in programs.values():
+        program.end()
+
+    def ratio(name: str, what: str) -> float:
+        pairs = zip(found[name], found["started"], strict=True)
+        return statistics.median(ours[what] / theirs[what] for ours, theirs in pairs)
+
+    others = [name for name in programs if name != "started"]
+    return {
+        "workload": workload,
+        "capacity": capacity,
+        "throughput": {name: ratio(name, "per_second") for name in others},
+        "cpu": {name: ratio(name, "cpu") for name in others},
+        "rounds": found,
+    }
+
+
+def start_up() -> dict[str, float]:
+    """Return the median time of /bin/true in ms, without and with the hook, in turns."""
+    times: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(_STARTS):
+        for name, variables in (("without", {}), ("with", {"LD_PRELOAD": str(_HOOK)})):
+            begin = time.perf_counter()
+            subprocess.run(["/bin/true"], env=variables, check=True)
+            times[name].append(1000 * (time.perf_counter() - begin))
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def run(only: Sequence[str], capacities: Sequence[int], rounds: int, out: Path) -> None:
+    """Measure workloads, print a line for each, and write all to a file."""
+    results: list[dict[str, object]] = []
+    started = start_up()
+    print(
+        f"start of a program: {started['without']:.2f} ms, with the hook {started['with']:.2f} ms"
+    )
+    for workload in only or WORKLOADS:
+        for capacity in capacities:
+            found: Any = measure(workload, capacity, rounds, 1.0)
+            results.append(found)
+            content = {"start_ms": started, "results": results}
+            (out / "openmp.json").write_text(json.dumps(content, indent=1))
+            figures = "  ".join(
+                f"{name} {found['throughput'][name]:.3f} (CPU {found['cpu'][name]:.2f})"
+                for name in found["throughput"]
+            )
+            print(f"{workload}, {_LIMIT} of {capacity}: {figures}", flush=True)
