@@ -100,6 +100,7 @@ def test_a_resize_is_given_a_tenth_of_a_second_to_show_its_effect():
         (5.1, 0.1, 1.0, 2),
         (9.9, 0.1, 2.0, 3),
         (10.1, 0.1, 2.0, 2),
+        (20.1, 0.1, 9.0, 2),
         (900.0, None, 0.0, 2),
     ],
 )

@@ -138,6 +138,24 @@ def test_what_lines_do_not_say_is_assumed_and_said(read):
             "5 --work 1 --steps 5 --no-steps ./a",
             "--steps and --no-steps exclude each other: give only one of them",
         ),
+        (
+            "5 --work 1 --requests 5 ./a",
+            "Invalid value for '--requests': must be RATE:SECONDS, or RATE:SECONDS:FACTOR:SECONDS"
+            ":EVERY with bursts, not '5': there are 1 numbers",
+        ),
+        (
+            "5 --work 1 --requests nan:1 ./a",
+            "Invalid value for '--requests': must be RATE:SECONDS, or RATE:SECONDS:FACTOR:SECONDS"
+            ":EVERY with bursts, not 'nan:1': the rate of requests must be a finite number above 0",
+        ),
+        (
+            "5 --work 1 --slo p99=50ms ./a",
+            "--slo is the objective of a service: give --requests, too",
+        ),
+        (
+            "5 --work 1 --requests 5:0.01 --slo p99=0ms ./a",
+            "slo must be a percentile below 100 and a latency from 1 ms to 1 hour, such as",
+        ),
         ("5 --work 1 --user '' ./a", "--user must not be empty"),
         (
             "5 --work 1 --min 3 --max 2 ./a",

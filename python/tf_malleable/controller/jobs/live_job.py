@@ -133,7 +133,7 @@ class LiveJob:
             # The usage of the old CPUs says nothing about the new ones.
             self.measured.usage.forget()
         if len(grant.cpus) != len(before.grant.cpus):
-            self.measured.latencies.note_change(now)
+            self.measured.latencies.note_change(len(grant.cpus), now)
         if not self.lends_all:
             self.measured.queueing.forget()
         if not grant:

@@ -14,10 +14,10 @@ class RequestLoad:
 
     Attributes:
         slo: Objective of the service.
-        tail: Latency at the objective's percentile since the cores last changed, but of no longer
-            than a second; None without requests.
-        queue: Time that the requests in flight take at the present rate, or for which the oldest
-            has been in flight, if that is longer; 0 without any.
+        tail: Latency at the objective's percentile since the cores last changed, of a second or, if
+            there were few requests, up to ten; None without requests.
+        queue: Time that the work of the requests in flight takes with all cores, or half the time
+            for which the oldest has been in flight, if that is longer; 0 without any.
         calm_since: Time since which tail and queue have been at most half of the objective; that
             of the last change of cores if it is later.
     """

@@ -21,6 +21,9 @@ _PRESSED_SHARE: Final = 0.8
 _REACTION_SECONDS: Final = 0.1
 # Time for which a service must be calm before it gives a core up, in seconds; longer after resizes.
 CALM_SECONDS: Final = 5.0
+_MOST_UNREST: Final = 4.0
+# Time until it is looked at again if it is too busy for that, in seconds.
+_REVIEW_SECONDS: Final = 1.0
 # Part of its cores that a service may keep busy if it had one fewer: queues grow long above.
 _BUSY_SHARE: Final = 0.75
 
@@ -47,8 +50,8 @@ class SloPolicy:
 
     A service starts with its minimum. It gets as many cores again as it has, up to its maximum, as
     soon as the tail of its latencies or the queue of its requests comes near its objective. It
-    gives up one core after five calm seconds, or more if it was resized lately, if it would keep
-    the others busy for less than three quarters of the time.
+    gives up one core after five calm seconds, or up to twenty if it was resized lately, if it would
+    keep the others busy for less than three quarters of the time.
 
     Services come first, in order of arrival: each that fits has its minimum, and then the oldest
     has what it needs. Other jobs get what is left, and may be paused. While several users have
@@ -85,7 +88,8 @@ class SloPolicy:
         placed = place(counts, [job for job in services if job.id in counts], machine)
         grants = {job: Grant(cpus) for job, cpus in placed.items()}
         used = frozenset[int]().union(*placed.values())
-        calm_at = min((at for job in services if (at := _calm_at(job)) > now), default=None)
+        review_at = min((_review_at(job, now) for job in services), default=math.inf)
+        calm_at = review_at if review_at < math.inf else None
         if not others or used == machine.cpuset:
             return Allocation(grants, calm_at)
         policy = self._share(self.wrapped, self._quotas, self._with(services, counts))
@@ -167,10 +171,16 @@ def needed(job: Job, now: float) -> int:
     return max(shape.min, min(wanted, shape.max))
 
 
+def _review_at(job: Job, now: float) -> float:
+    """Return when a service may give a core up, or is to be looked at again; inf for never."""
+    at = _calm_at(job)
+    return max(at, now + _REVIEW_SECONDS) if at > -math.inf else math.inf
+
+
 def _calm_at(job: Job) -> float:
     """Return when a service will have been calm for long enough to give a core up."""
     assert job.load is not None
     if job.state != "running" or len(job.grant.own) <= job.shape.min:
         return -math.inf
     since = max(job.load.calm_since, job.since)
-    return since + CALM_SECONDS * max(1.0, job.unrest)
+    return since + CALM_SECONDS * min(_MOST_UNREST, max(1.0, job.unrest))

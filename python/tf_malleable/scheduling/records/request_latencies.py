@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tf_malleable.api.schema.services.request_latency import RequestLatency, RequestReport
-from tf_malleable.model.services.latency import merged, quantile, upper_bound
+from tf_malleable.model.services.latency import bucket_of, merged, quantile, upper_bound
 from tf_malleable.model.services.request_load import RequestLoad
 from tf_malleable.model.services.slo import Slo
 
@@ -23,9 +23,16 @@ _SLOTS: Final = 100
 _SHOWN_SECONDS: Final = _SLOT_SECONDS * _SLOTS
 _TAIL_SECONDS: Final = 1.0
 # A process with requests in flight reports ten times a second.
+_LATE_SECONDS: Final = 0.2
 _SILENT_SECONDS: Final = 3.0
 # Shortest time between two decisions for a service.
 _ASK_SECONDS: Final = 0.05
+# Number of requests above the percentile with which it means something.
+_LATE_REQUESTS: Final = 2.0
+# Part of the age of the oldest request that counts as a queue: one slow request is none.
+_AGE_SHARE: Final = 0.5
+# Share of the requests that hardly waited: the slowest of them took as long as the work does.
+_QUICK_SHARE: Final = 0.1
 # Part of the objective up to which a service counts as calm.
 _CALM_SHARE: Final = 0.5
 
@@ -54,6 +61,9 @@ class RequestLatencies:
     version: int = 0
     _slots: deque[tuple[float, Counter[int]]] = field(default_factory=lambda: deque(maxlen=_SLOTS))
     _in_flight: dict[int, _InFlight] = field(default_factory=dict)
+    _cores: int = 1
+    # Time that the work of a request takes without a queue, as far as is known.
+    _work: float = 0.0
     # Time of the last change of the cores, and the last time at which the service was not calm.
     _changed: float = 0.0
     _loud: float | None = None
@@ -71,6 +81,8 @@ class RequestLatencies:
             self._slots[-1][1].update(counts)
         else:
             self._slots.append((now, counts))
+        if counts or not self._work:
+            self._work = quantile(self.total, _QUICK_SHARE) or 0.0
         self.version = int(now)
         self._in_flight[pid] = _InFlight(report.in_flight, report.oldest_seconds, now)
         if slo is None or self.load(slo, now).worst <= _CALM_SHARE * slo.seconds:
@@ -87,21 +99,22 @@ class RequestLatencies:
         for pid in self._in_flight.keys() - set(pids):
             del self._in_flight[pid]
 
-    def note_change(self, now: float) -> None:
-        """Record that the cores have changed: earlier latencies say nothing of the new ones."""
-        self._changed = now
+    def note_change(self, cores: int, now: float) -> None:
+        """Record the number of cores: earlier latencies say nothing of the new ones."""
+        self._changed, self._cores = now, max(1, cores)
 
     def load(self, slo: Slo, now: float) -> RequestLoad:
         """Return the load as a policy sees it."""
-        recent = self._recent(max(now - _TAIL_SECONDS, self._changed), now)
-        count = sum(recent.values())
+        recent = self._latest(slo, now)
         in_flight, oldest = self._pending(now)
-        seconds = max(_SLOT_SECONDS, min(_TAIL_SECONDS, now - self._changed))
-        # Little's law: at the present rate, what is in flight takes that long.
-        queue = in_flight * seconds / count if count else 0.0
+        # The rate would be a poor guide: that of few requests says little.
+        queue = in_flight * self._work / self._cores
         loud = self._changed if self._loud is None else max(self._changed, self._loud)
         return RequestLoad(
-            slo, quantile(recent, slo.percentile / 100), max(queue, oldest), calm_since=loud
+            slo,
+            quantile(recent, slo.percentile / 100),
+            max(queue, oldest * _AGE_SHARE),
+            calm_since=loud,
         )
 
     def shown(self, slo: Slo | None, now: float) -> RequestLatency | None:
@@ -129,6 +142,22 @@ class RequestLatencies:
             p99=quantile(self.total, 0.99),
         )
 
+    def _latest(self, slo: Slo, now: float) -> Counter[int]:
+        """Return the latencies of a second, or as many as the percentile needs to mean anything."""
+        found: Counter[int] = Counter()
+        number = 0
+        for at, counts in reversed(self._slots):
+            is_enough = number * (1 - slo.percentile / 100) >= _LATE_REQUESTS
+            if at < self._changed or (at < now - _TAIL_SECONDS and is_enough):
+                break
+            # What took longer may have begun before the cores changed.
+            most = bucket_of(max(0.0, at - _SLOT_SECONDS - self._changed))
+            for bucket, count in counts.items():
+                if bucket < most:
+                    found[bucket] += count
+                    number += count
+        return found
+
     def _recent(self, since: float, now: float) -> Counter[int]:
         return merged(counts for at, counts in self._slots if since <= at <= now)
 
@@ -136,5 +165,10 @@ class RequestLatencies:
         """Return how many requests are in flight, and for how long the oldest has been so."""
         known = [each for each in self._in_flight.values() if now - each.at < _SILENT_SECONDS]
         number = sum(each.number for each in known)
-        ages = (each.oldest_seconds + now - each.at for each in known if each.number)
+        # Between two reports the oldest may have ended; if the next one is late, it has not.
+        ages = (
+            each.oldest_seconds + max(0.0, now - each.at - _LATE_SECONDS)
+            for each in known
+            if each.number
+        )
         return number, max(ages, default=0.0)

@@ -28,6 +28,7 @@ from tf_malleable.simulate.engine.clock import LAST, Timer, VirtualClock
 from tf_malleable.simulate.engine.foresight import NONE, Clairvoyance
 from tf_malleable.simulate.engine.job import SimulatedJob
 from tf_malleable.simulate.engine.progress_reports import INTERVAL_SECONDS, Reports
+from tf_malleable.simulate.engine.service import SimulatedService
 from tf_malleable.simulate.engine.task import Task
 
 # Simulated jobs need nothing but cores.
@@ -199,9 +200,11 @@ class Host:
             entered=now,
             since=now,
             expected=task.expected,
+            slo=task.slo,
         )
         lessons = self._knowledge.lessons(record)
-        job = SimulatedJob(
+        kind = SimulatedJob if task.requests is None else SimulatedService
+        job = kind(
             task, record, lessons, self._noise_of(name), self._reports_of(name), self._foresight
         )
         self.jobs[name] = job
@@ -355,7 +358,7 @@ class Host:
             now,
             "failed" if failed else "finished",
             int(failed),
-            Measurements(job.cpu_seconds, job.speed, course=job.course),
+            Measurements(job.cpu_seconds, job.speed, course=job.course, latency=job.latency),
             user=job.task.user,
         )
         del self.jobs[name]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
+from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.model import Grant, Job
 from tf_malleable.scheduling.decision.policy_input import Known, job_of, rates_of
 from tf_malleable.scheduling.records import time_accounts
@@ -337,6 +338,11 @@ class SimulatedJob:
             idle_seconds=self._spent["waiting"] + (0.0 if reports else fetching),
             idle_phases=self._waits + (0 if reports else fetching > 0),
         )
+
+    @property
+    def latency(self) -> RequestLatency | None:
+        """Latencies of the requests of a service; None for other jobs."""
+        return None
 
     def as_job(self, now: float) -> Job:
         """Return the job as a policy sees it."""

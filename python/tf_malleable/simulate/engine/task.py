@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tf_malleable.model import Shape
+from tf_malleable.model.services.slo import Slo
 from tf_malleable.simulate.engine.curves import LINEAR, Speedup
+from tf_malleable.simulate.engine.request_queue import RequestStream
 
 ONE_CORE: Final = Shape(1, 1, 1)
 
@@ -40,6 +42,9 @@ class Task:
         busy: Seconds of work, on one core, between two waits for input.
         idle: Seconds of each wait for input.
         fails_at: Fraction of the work after which the job fails; None if it finishes.
+        requests: Requests that it serves, each with this curve; the work is then the time for
+            which it serves. None for no service.
+        slo: Objective of a service; None for none.
 
     Raises:
         ValueError: An attribute is invalid; the message says which, and what is allowed.
@@ -64,6 +69,8 @@ class Task:
     busy: float = math.inf
     idle: float = 0.0
     fails_at: float | None = None
+    requests: RequestStream | None = None
+    slo: Slo | None = None
 
     def __post_init__(self) -> None:
         _check("the arrival", self.at, zero=True)

@@ -2,7 +2,8 @@
 """Reader of workload files to simulate: those of `tfm workload`, with the work of each job.
 
 Each line is a job: its arrival time in seconds, the arguments of `tfm run`, and options for
-the amount and the course of its work.
+the amount and the course of its work. A service has --requests RATE:SECONDS, the seconds being the
+work of a request, and --slo; its --work is the time for which it serves.
 
     # seconds  options                                                        command
     0          --name cnn --max 2 --work 600 --curve amdahl:0.1               -- python cnn.py
@@ -20,7 +21,10 @@ import click
 
 from tf_malleable.api.schema.job_names import default_name
 from tf_malleable.api.schema.job_request import MOST_CORES, JobRequest
+from tf_malleable.model.services.slo import parse_slo
+from tf_malleable.model.units import quoted
 from tf_malleable.simulate.engine.curves import Speedup, parse_curve
+from tf_malleable.simulate.engine.request_queue import Bursts, RequestStream
 from tf_malleable.simulate.engine.task import Task
 from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.workloads.assumptions import about_curve, about_phases, about_steps
@@ -71,7 +75,7 @@ class _Lines:
         if starting is None:
             starting = assumed.starting
             self._assume(f"where a line does not say it, {about_phases(assumed)[0]}")
-        if steps is None and not line.no_steps:
+        if steps is None and not line.no_steps and line.requests is None:
             steps = assumed.steps
             self._assume(f"where a line does not say it, {about_steps(assumed)}")
         if request.mem is not None or request.gpus:
@@ -94,6 +98,8 @@ class _Lines:
             busy=line.busy,
             idle=line.idle,
             fails_at=line.fails_at,
+            requests=line.requests,
+            slo=None if request.slo is None else parse_slo(request.slo),
         )
 
     def _assume(self, sentence: str) -> None:
@@ -120,6 +126,7 @@ class _Said:
     busy: float = math.inf
     idle: float = 0.0
     fails_at: float | None = None
+    requests: RequestStream | None = None
 
     def __post_init__(self) -> None:
         if (self.busy < math.inf) != (self.idle > 0):
@@ -127,6 +134,8 @@ class _Said:
                 "--busy and --idle must be given together, and above 0: seconds of work between"
                 " two waits for input, and seconds of each"
             )
+        if self.requests is None and self.request.slo is not None:
+            raise ValueError("--slo is the objective of a service: give --requests, too")
         if self.steps is not None and self.no_steps:
             raise ValueError("--steps and --no-steps exclude each other: give only one of them")
         if self.steps is not None and not (self.steps >= 1 and math.isfinite(self.steps)):
@@ -144,7 +153,28 @@ def _curve(context: click.Context, parameter: click.Parameter, value: str | None
         raise click.BadParameter(str(error)) from None
 
 
+def _requests(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> RequestStream | None:
+    if value is None:
+        return None
+    words = value.split(":")
+    try:
+        numbers = [float(word) for word in words]
+        if len(numbers) not in (2, 5):
+            raise ValueError(f"there are {len(numbers)} numbers")
+        bursts = Bursts(*numbers[2:]) if numbers[2:] else None
+        return RequestStream(numbers[0], numbers[1], bursts)
+    except ValueError as error:
+        raise click.BadParameter(
+            "must be RATE:SECONDS, or RATE:SECONDS:FACTOR:SECONDS:EVERY with bursts,"
+            f" not {quoted(value)}: {error}"
+        ) from None
+
+
 @line_command
+@click.option("--slo")
+@click.option("--requests", callback=_requests)
 @click.option("--work", type=float, required=True)
 @click.option("--curve", callback=_curve)
 @click.option("--starting", type=float)
@@ -163,8 +193,9 @@ def _line(
     queue: bool,
     command: tuple[str, ...],
     expected: float | None,
+    slo: str | None,
     **said: Any,  # noqa: ANN401 - as the options
 ) -> _Said:
     name = name or default_name(command)
-    request = JobRequest(name=name, command=command, gpus=gpus, expected=expected, **asked)
+    request = JobRequest(name=name, command=command, gpus=gpus, expected=expected, slo=slo, **asked)
     return _Said(request, queue, **said)

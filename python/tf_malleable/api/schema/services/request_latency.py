@@ -48,8 +48,8 @@ class RequestLatency(msgspec.Struct, frozen=True, kw_only=True):
         p50: Median latency, in the last ten seconds, or of the whole run of an ended job; null
             without requests.
         p99: 99th percentile of these latencies.
-        tail: Latency at the percentile of the job's objective in the last second; null without
-            requests or objective.
+        tail: Latency at the percentile of the job's objective in the last second, or up to ten if
+            there were few requests; null without requests or objective.
     """
 
     requests: int
