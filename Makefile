@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
@@ -94,6 +94,9 @@ bench-tier: .venv/installed-test
 	.venv/bin/python -m benchmarks.tier
 	.venv/bin/python -m benchmarks.tier.overhead --pairs 15
 # The live page: how late it is, and what it costs (8 minutes).
+bench-lending: .venv/installed-test
+	.venv/bin/python -m benchmarks.lending
+
 bench-page: all-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.page
 # Power: calibrations, metering, units, and a budget that is kept (5 minutes).

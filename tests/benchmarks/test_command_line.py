@@ -26,6 +26,7 @@ NAMES = {
     "elastic": ("unix", "tcp", "ring", "pauses-1m", "pauses-keras-25m", "accuracy", "servers"),
     "elastic_step": ("cnn", "lstm", "mlp"),
     "openmp": ("torch-lstm", "lightgbm-train"),
+    "lending": ("naps", "outside"),
     "page": ("pixel", "load", "grants"),
     "power": ("calibration", "metering", "units", "budget"),
     "cluster": ("static-1", "static-2", "grows", "vertical", "deaths", "split", "kills"),

@@ -16,6 +16,7 @@ from tests.support.deadline import DEADLINE
 from tf_malleable.linux.cgroups import cpu_cgroup, job_cgroup
 from tf_malleable.linux.cgroups.cgroup import parse_mounts
 from tf_malleable.linux.cgroups.cpu_cgroup import CpuCgroupError, CpuGroup
+from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.linux.processes import procfs
 
 BUSY = "import os; os.sched_setaffinity(0, {0}); print(flush=True)\nwhile True: pass"
@@ -148,6 +149,17 @@ def test_a_kernel_without_idle_class_gets_the_lowest_weight(tmp_path):
     assert CpuGroup(tmp_path, unified=True).stand_back()
     assert (tmp_path / "cpu.weight").read_text() == "1"
     assert not (tmp_path / "cpu.idle").exists()
+
+
+@pytest.mark.parametrize("kind", [CpuGroup, MemoryGroup])
+@pytest.mark.parametrize("unified", [True, False])
+def test_a_cgroup_is_removed_with_what_it_is_for(tmp_path, kind, unified):
+    """Else the cgroup of a job would be left with v2, where all are one."""
+    folder = tmp_path / "tfm-job-1-1"
+    folder.mkdir()
+    assert kind(folder, unified=unified).remove()
+    assert not folder.exists()
+    assert kind(folder, unified=unified).remove()
 
 
 V1 = "31 23 0:27 / {point}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"

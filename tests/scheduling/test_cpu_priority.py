@@ -56,5 +56,5 @@ def test_only_borrowers_weigh_less_than_their_cores(drawn):
 def test_all_cores_together_never_exceed_what_the_kernel_takes():
     for cpus in (1, 2, 64, 1024):
         for most in (86.7, 100.0, 256.0):
-            assert 0 < core_weight(most, cpus) * cpus <= max(most, 10 * cpus)
-            assert core_weight(most, cpus) * cpus <= most + 1e-9 or cpus < 10
+            assert core_weight(most, cpus) * cpus > 0
+            assert core_weight(most, cpus) * cpus <= most + 1e-9

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.controllers import Speaker, controller, job, wait_for
 from tests.support.service import BUSY, ME, Host, Program, host
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.processes import cpu_weights
 from tf_malleable.controller.processes.cpu_weights import CpuSupport, CpuWeights
 from tf_malleable.linux.cgroups import autogroup, cpu_cgroup
@@ -172,11 +173,11 @@ def test_who_was_started_with_nice_weighs_no_more_than_others_on_the_host(state,
             for each in (normal, gentle):
                 here.submit(each, running=True, max=1)
             await here.until(lambda: shares(normal) > 1024)
-            assert shares(gentle) == pytest.approx(shares(normal) / 10, abs=1)
+            assert shares(gentle) == pytest.approx(shares(normal) / 16, abs=1)
             gentle.end()
             await here.until(lambda: len(here.service.jobs()) == 1)
             here.submit(idle, running=True, max=1)
-            await here.until(lambda: shares(idle) == pytest.approx(shares(normal) / 10, abs=1))
+            await here.until(lambda: shares(idle) == pytest.approx(shares(normal) / 16, abs=1))
 
     asyncio.run(scenario())
 
@@ -229,6 +230,19 @@ def test_the_cgroup_of_an_ended_job_is_removed(state, by_cgroup):
         async with host(state, cpus=CPUS, weights=by_cgroup) as here:
             one = program(here)
             here.submit(one, running=True)
+            left = folder(one)
+            assert left is not None
+            one.end()
+            await here.until(lambda: not left.exists())
+
+    asyncio.run(scenario())
+
+
+def test_the_cgroup_of_what_becomes_no_job_is_removed(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            one = program(here)
+            await here.service._arrivals.prepare(one.peer, Submission(name="one"))
             left = folder(one)
             assert left is not None
             one.end()

@@ -118,8 +118,8 @@ class CpuWeights:
         if self._support.by == "cgroup":
             cpu_cgroup.make(process, group)
 
-    def attach(self, live: LiveJob, process: ProcessId) -> None:
-        """Find what can have the weight of a job, if anything can."""
+    def attach(self, live: LiveJob, process: ProcessId) -> CpuGroup | None:
+        """Find what can have the weight of a job, if anything can; return it if it is a cgroup."""
         self.is_stale = True
         group = live.processes.group
         if self._support.by != "cgroup":
@@ -131,8 +131,10 @@ class CpuWeights:
             found = cpu_cgroup.make(process, group)
             if found is not None:
                 self._jobs[live.record.id] = _Weighed(found, None, _is_courteous(process.pid))
+            return found
         elif self._support.by == "session":
             self._attach_session(live, process)
+        return None
 
     def _attach_session(self, live: LiveJob, process: ProcessId) -> None:
         session = autogroup.session_of(process.pid)

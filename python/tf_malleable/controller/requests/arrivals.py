@@ -59,7 +59,7 @@ class Arrivals:
         if process is not None:
             group = await asyncio.to_thread(self._roster.make_group, process)
             if group is not None:
-                self._roster.remove_when_empty(group)
+                self._roster.remove_unless_job(process, group)
         return group
 
     def submit(

@@ -27,7 +27,13 @@ from tf_malleable.controller.processes.cpu_weights import CpuWeights
 from tf_malleable.controller.processes.leftovers import Leftovers
 from tf_malleable.controller.state.exit_file import RecordedExit, read_exit, recorded_exits
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
+from tf_malleable.linux.cgroups import (
+    cgroup,
+    container_cgroup,
+    cpu_cgroup,
+    job_cgroup,
+    memory_cgroup,
+)
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.processes import pidfds, process_marker, procfs
 from tf_malleable.linux.processes.pidfds import ProcessExit
@@ -221,6 +227,13 @@ class Roster:
         """Remove a cgroup once it has no processes, which is polled."""
         self._emptying.add(group)
 
+    def remove_unless_job(self, process: ProcessId, group: JobGroup) -> None:
+        """Remove what make_group() has made once it is empty, unless its process becomes a job."""
+        self.remove_when_empty(group)
+        weighed = cpu_cgroup.made_before(process, group)
+        if weighed is not None:
+            self.remove_when_empty(weighed)
+
     def add(
         self,
         record: Record,
@@ -262,8 +275,9 @@ class Roster:
                 # The cgroup was made before its job, and so was scheduled for removal.
                 self._emptying.keep(group)
             _limit_memory(live, process)
-            if self.weights is not None:
-                self.weights.attach(live, process)
+            weighed = None if self.weights is None else self.weights.attach(live, process)
+            if weighed is not None:
+                self._emptying.keep(weighed)
         else:
             found = container_cgroup.cgroup_of(live.record.container.id, process)
             live.processes.attach_container(found)

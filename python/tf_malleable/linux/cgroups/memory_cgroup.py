@@ -78,8 +78,11 @@ class MemoryGroup:
         return counts.get("oom_kill", "0") != "0"
 
     def remove(self) -> bool:
-        """Remove the cgroup of v1, which is separate from the job's; return False on failure."""
-        return self._unified or JobGroup(self.folder, unified=False).remove()
+        """Remove the cgroup unless it has processes; return whether it is gone.
+
+        With v2, it is the job's own.
+        """
+        return JobGroup(self.folder, unified=self._unified).remove()
 
     def _write(self, name: str, value: int | str) -> bool:
         try:

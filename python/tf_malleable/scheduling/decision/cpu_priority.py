@@ -14,10 +14,11 @@ from tf_malleable.model import Grant
 STANDS_BACK: Final = 0.0
 """Weight of a job that whatever wakes up on its CPUs is to preempt."""
 
-# Multiples of the usual weight, by core: a job has its core although ten sessions compute there,
-# too, while what is no job, such as a thread of the kernel, waits for tens of milliseconds at most.
-_OF_A_CORE: Final = 10.0
-LIGHT: Final = 0.1
+# Multiples of the usual weight, by core. Measured with two cores (see docs/benchmarks/lending.md):
+# beside ten busy sessions, 10 leaves a job 0.8 of its core, and 16 more than 0.95. What is no job,
+# such as a shell or a thread of the kernel, is then late by 25 ms when jobs compute everywhere.
+_OF_A_CORE: Final = 16.0
+LIGHT: Final = 1 / _OF_A_CORE
 """Weight, for each core, of a borrower that must not be left without any CPU time: the usual one of
 Linux, as a part of that of a core."""
 
@@ -36,7 +37,7 @@ def weights(grants: Mapping[str, Grant]) -> dict[str, float]:
     """Return the weight of each job that has cores, in units of the weight of a core.
 
     A job weighs as much as the cores that it has, lent ones included. While some of those it
-    uses are borrowed, it weighs a tenth of that; while all are, STANDS_BACK.
+    uses are borrowed, it weighs LIGHT times that; while all are, STANDS_BACK.
 
     Args:
         grants: Grants of all jobs.
