@@ -26,6 +26,9 @@ struct ThreadState {
   unsigned procs_operation;
   // Whether the program is setting torch's number of threads.
   bool is_in_torch;
+  // What has called a hook of torch, which goes on as that, as torch's function
+  // may jump to one of the runtime. Null outside.
+  const Caller* torch_caller;
 };
 
 // Of the calling thread.

@@ -61,13 +61,19 @@ void EndRegion(const Caller& caller) {
   }
 }
 
+const Caller& CallerOf(const void* address) {
+  const Caller& found = CallerAt(address);
+  const Caller* torch = thread_state.torch_caller;
+  return found.is_self && torch != nullptr ? *torch : found;
+}
+
 using Body = void (*)(void*);
 
 }  // namespace
 
 TFM_OPENMP_HOOK(void, GOMP_parallel,
                 (Body body, void* data, unsigned threads, unsigned flags)) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real = reinterpret_cast<void (*)(Body, void*, unsigned, unsigned)>(
       caller.runtime != nullptr ? caller.runtime->parallel
                                 : Find(caller, "GOMP_parallel"));
@@ -81,7 +87,7 @@ TFM_OPENMP_HOOK(void, GOMP_parallel,
   TFM_OPENMP_HOOK(void, name,                                                \
                   (Body body, void* data, unsigned threads, long start,      \
                    long end, long step, long chunk, unsigned flags)) {       \
-    const Caller& caller = CallerAt(__builtin_return_address(0));            \
+    const Caller& caller = CallerOf(__builtin_return_address(0));            \
     auto* real =                                                             \
         reinterpret_cast<void (*)(Body, void*, unsigned, long, long, long,   \
                                   long, unsigned)>(Find(caller, #name));     \
@@ -99,7 +105,7 @@ TFM_PARALLEL_LOOP(GOMP_parallel_loop_nonmonotonic_guided)
   TFM_OPENMP_HOOK(void, name,                                              \
                   (Body body, void* data, unsigned threads, long start,    \
                    long end, long step, unsigned flags)) {                 \
-    const Caller& caller = CallerAt(__builtin_return_address(0));          \
+    const Caller& caller = CallerOf(__builtin_return_address(0));          \
     auto* real =                                                           \
         reinterpret_cast<void (*)(Body, void*, unsigned, long, long, long, \
                                   unsigned)>(Find(caller, #name));         \
@@ -114,7 +120,7 @@ TFM_PARALLEL_RUNTIME_LOOP(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 TFM_OPENMP_HOOK(void, GOMP_parallel_sections,
                 (Body body, void* data, unsigned threads, unsigned count,
                  unsigned flags)) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real =
       reinterpret_cast<void (*)(Body, void*, unsigned, unsigned, unsigned)>(
           Find(caller, "GOMP_parallel_sections"));
@@ -124,7 +130,7 @@ TFM_OPENMP_HOOK(void, GOMP_parallel_sections,
 
 TFM_OPENMP_HOOK(unsigned, GOMP_parallel_reductions,
                 (Body body, void* data, unsigned threads, unsigned flags)) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real = reinterpret_cast<unsigned (*)(Body, void*, unsigned, unsigned)>(
       Find(caller, "GOMP_parallel_reductions"));
   const unsigned team = real(body, data, Team(caller, threads), flags);
@@ -133,7 +139,7 @@ TFM_OPENMP_HOOK(unsigned, GOMP_parallel_reductions,
 }
 
 TFM_OPENMP_HOOK(int, omp_get_max_threads, ()) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   if (!IsFollowing(caller)) {
     return reinterpret_cast<int (*)()>(Find(caller, "omp_get_max_threads"))();
   }
@@ -144,7 +150,7 @@ TFM_OPENMP_HOOK(int, omp_get_max_threads, ()) {
 }
 
 TFM_OPENMP_HOOK(int, omp_get_num_procs, ()) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real = reinterpret_cast<int (*)()>(Find(caller, "omp_get_num_procs"));
   if (!IsFollowing(caller)) return real();
   ThreadState& state = thread_state;
@@ -157,7 +163,7 @@ TFM_OPENMP_HOOK(int, omp_get_num_procs, ()) {
 }
 
 TFM_OPENMP_HOOK(void, omp_set_num_threads, (int threads)) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real =
       reinterpret_cast<void (*)(int)>(Find(caller, "omp_set_num_threads"));
   real(threads);
@@ -171,22 +177,59 @@ TFM_OPENMP_HOOK(void, omp_set_num_threads, (int threads)) {
     latch.SetByLibrary(threads);
   } else {
     latch.SetByProgram(threads);
-  }
-  if (state.is_in_torch) {
-    caller.runtime->bound.store(threads, std::memory_order_relaxed);
+    if (caller.is_torch) {
+      caller.runtime->bound.store(threads, std::memory_order_relaxed);
+    }
   }
 }
 
+namespace {
+
+// Notes that torch has been called, for the length of a scope.
+class InTorch {
+ public:
+  InTorch(const Caller& caller, bool is_setting)
+      : caller_(thread_state.torch_caller),
+        is_setting_(thread_state.is_in_torch) {
+    thread_state.torch_caller = &caller;
+    thread_state.is_in_torch = is_setting || is_setting_;
+  }
+  ~InTorch() {
+    thread_state.torch_caller = caller_;
+    thread_state.is_in_torch = is_setting_;
+  }
+  InTorch(const InTorch&) = delete;
+  InTorch& operator=(const InTorch&) = delete;
+
+ private:
+  const Caller* const caller_;
+  const bool is_setting_;
+};
+
+}  // namespace
+
 // at::set_num_threads(int), which torch.set_num_threads calls.
 TFM_OPENMP_HOOK(void, _ZN2at15set_num_threadsEi, (int threads)) {
-  const Caller& caller = CallerAt(__builtin_return_address(0));
+  const Caller& caller = CallerOf(__builtin_return_address(0));
   auto* real = reinterpret_cast<void (*)(int)>(
       Find(caller, "_ZN2at15set_num_threadsEi"));
-  ThreadState& state = thread_state;
-  const bool was_in_torch = state.is_in_torch;
-  state.is_in_torch = true;
+  const InTorch in_torch(caller, true);
   real(threads);
-  state.is_in_torch = was_in_torch;
+}
+
+// at::get_num_threads(), also of Python. What torch.compile() has compiled is
+// compiled anew if this number differs, a few times, and a change while it
+// compiles is an error: Python is told the upper bound.
+TFM_OPENMP_HOOK(int, _ZN2at15get_num_threadsEv, ()) {
+  const Caller& caller = CallerOf(__builtin_return_address(0));
+  auto* real =
+      reinterpret_cast<int (*)()>(Find(caller, "_ZN2at15get_num_threadsEv"));
+  const InTorch in_torch(caller, false);
+  const int number = real();
+  if (!IsFollowing(caller) || !caller.is_torch_python) return number;
+  Adopt(caller.runtime);
+  const int own = thread_state.latches[caller.runtime->index].bound();
+  return own > 0 ? own : BoundOf(*caller.runtime);
 }
 
 }  // namespace openmp

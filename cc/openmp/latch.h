@@ -56,7 +56,8 @@ class Latch {
   // The program asks for the number, and may plan for it.
   void Ask() { is_asked_ = true; }
 
-  int number() const { return number_; }
+  // The upper bound that this thread has been given; 0 if none.
+  int bound() const { return bound_; }
 
  private:
   static int Min(int a, int b) { return a < b ? a : b; }

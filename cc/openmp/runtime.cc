@@ -43,7 +43,7 @@ constexpr unsigned kEntries = 1 << 13;
 Entry entries[kEntries];
 
 // What calls a runtime that cannot be told apart.
-Caller overflow = {nullptr, nullptr, Class::kConfined, false, ""};
+Caller overflow = {nullptr, nullptr, Class::kConfined, false, false, false, ""};
 
 unsigned Hash(const void* address) {
   const uint64_t mixed =
@@ -117,6 +117,10 @@ const Caller* Describe(const void* address) {
   made->handle = handle;
   made->runtime = RuntimeOf(handle);
   made->how = ClassOf(path);
+  Dl_info self = {};
+  made->is_self =
+      dladdr(&entries, &self) != 0 && self.dli_fbase == info.dli_fbase;
+  made->is_torch_python = strstr(path, "/libtorch_python.so") != nullptr;
   made->is_torch = strstr(path, "/torch/lib/") != nullptr;
   strncpy(made->path, path, sizeof made->path - 1);
   for (int i = 0; i < kMostCallers; ++i) {

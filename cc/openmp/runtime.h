@@ -45,6 +45,8 @@ struct Caller {
   Runtime* runtime;  // Null if there are too many.
   void* handle;      // For functions of the runtime: Find().
   Class how;
+  bool is_self;  // This library.
+  bool is_torch_python;
   bool is_torch;  // One of its libraries: they also call through each other.
   char path[256];
 };

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -195,13 +196,15 @@ def wrong_while_limits_change(library: str, capacity: int, changes: int) -> dict
 
 
 def follow() -> Iterator[int]:
-    """Yield the number of torch's threads at each operation."""
+    """Yield the size of the next team of torch's own libgomp, after each operation."""
     import torch
 
+    (path,) = (Path(torch.__file__).parent / "lib").glob("libgomp*")
+    runtime = ctypes.CDLL(str(path))
     x = torch.ones(1_000_000)
     while True:
         torch.sum(x)
-        yield torch.get_num_threads()
+        yield runtime.omp_get_max_threads()
         time.sleep(0.01)
 
 

@@ -83,18 +83,27 @@ def test_torch_follows_a_controllers_grants_and_grows_beyond_its_start(tmp_path)
         process.wait(ENDS)
 
 
-def test_tfm_tells_how_libraries_follow():
+def test_tfm_tells_how_libraries_follow_and_torch_its_upper_bound():
+    """What torch.compile() has compiled is compiled anew if torch tells another number."""
     script = """
 import json, torch
 import tf_malleable as tfm
-torch.ones(100_000).sum()
-tfm.set_threads(1)
-torch.ones(100_000).sum()
-print(json.dumps([[each.path.rsplit("/", 1)[1], each.follows, each.limit]
-                  for each in tfm.openmp_libraries()] + [torch.get_num_threads()]))
+told = []
+for limit in (2, 1):
+    tfm.set_threads(limit)
+    torch.ones(100_000).sum()
+    told.append(torch.get_num_threads())
+print(json.dumps([told, [[each.path.rsplit("/", 1)[1], each.follows, each.limit]
+                         for each in tfm.openmp_libraries()]]))
 """
-    command = [TFM, "run", "--", sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
-    *libraries, threads = json.loads(done.stdout)
+    done = subprocess.run(
+        [TFM, "run", "--", sys.executable, "-c", script],
+        env={**os.environ, "TF_MALLEABLE_MAX_THREADS": "1024"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    told, libraries = json.loads(done.stdout)
     assert ["libtorch_cpu.so", "at op boundaries", 1] in libraries
-    assert threads == 1
+    assert told == [1024, 1024]
