@@ -66,18 +66,12 @@ def test_a_service_gets_cores_while_it_is_late_and_gives_them_up_slowly(state):
 
             await here.until(tail)
             assert tail() == pytest.approx(0.01, rel=0.07)
-            assert "objective" not in (here.status(job).reason or "")
             await late(here, 0, job, 4)
-            assert await said(here, 0, job) == (
-                "its objective p99=50ms is not kept: p99 is 205 ms with all 4 cores that it may"
-                " have"
-            )
             assert here.status(other).granted == []
             begin = asyncio.get_running_loop().time()
             # Nothing more is reported: it is calm.
             await here.until(lambda: len(here.status(job).granted) == 3)
             assert asyncio.get_running_loop().time() - begin > 4.5
-            assert "objective" not in (here.status(job).reason or "")
             assert len(here.status(other).granted) == 1
 
     asyncio.run(scenario())
