@@ -27,7 +27,7 @@ BODIES = [route.body for route in ROUTES if route.body is not None]
 ALL = (
     "min, preferred, max, priority, weight, mem, name, command, gpus, output, time_limit,"
     " expected, after, array, at_once, area, kill_leftovers, between, days,"
-    " after_ok, group, queue, running"
+    " after_ok, group, slo, queue, running"
 )
 
 
