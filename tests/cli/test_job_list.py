@@ -296,7 +296,7 @@ def test_priority_and_most_cores_are_set(controller):
         assert result.stderr.startswith("tfm: max must be ")
         result = tfm("set", "one")
         assert (result.returncode, result.stdout) == (2, "")
-        assert result.stderr == "tfm: nothing to set: give CORES, --priority or --max\n"
+        assert result.stderr == "tfm: nothing to set: give CORES, --priority, --max or --slo\n"
 
 
 def test_it_says_whom_it_takes_cores_from_before_it_does(controller):
