@@ -105,7 +105,7 @@ bench-power: all-packages .venv/installed-test
 # The operator, on a fake cluster (20 minutes).
 bench-cluster: .venv/installed-test
 	.venv/bin/python -m benchmarks.cluster
-# Programs that compute with OpenMP, under a limit and started with that number (35 minutes).
+# Programs that compute with OpenMP, under a limit and started with that number.
 bench-openmp: build/coexistence/installed
 	build/coexistence/bin/python -m benchmarks.openmp
 tournament: .venv/installed-test
