@@ -26,6 +26,8 @@ if os.getsid(0) != os.getpid():
 
 # Controllers of tests that run in parallel share out the same CPUs.
 os.environ["TF_MALLEABLE_CLAIMS"] = ""
+# Their jobs would leave the tests themselves a seventeenth of these.
+os.environ["TF_MALLEABLE_CPU_WEIGHTS"] = "off"
 
 # Many import TensorFlow in a new Python.
 _QUICK = str(Path(__file__).parent / "tensorflow" / "quick_start")

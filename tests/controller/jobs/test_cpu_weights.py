@@ -330,11 +330,15 @@ def test_what_a_host_allows_is_said(monkeypatch, tmp_path, group, session, said)
     assert cpu_weights.support().text.startswith(said)
 
 
-@pytest.mark.parametrize("option", [(), ("--cpu-weights", "off")])
-def test_a_controller_says_what_it_does(tmp_path, option):
+@pytest.mark.parametrize("by_variable", [True, False])
+@pytest.mark.parametrize("weights", ["auto", "off"])
+def test_a_controller_says_what_it_does(tmp_path, monkeypatch, weights, by_variable):
+    if by_variable:
+        monkeypatch.setenv("TF_MALLEABLE_CPU_WEIGHTS", weights)
+    option = () if by_variable else ("--cpu-weights", weights)
     with controller(tmp_path, *option) as one:
         said = wait_for(lambda: one.get("/v1")["cpu_weights"])
-        assert said.startswith("off" if option else ("by cgroup", "by session", "none: "))
+        assert said.startswith("off" if weights == "off" else ("by cgroup", "by session", "none: "))
 
 
 def test_another_word_is_refused(tmp_path):

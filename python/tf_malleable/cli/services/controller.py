@@ -136,6 +136,7 @@ _PATIENCE_SECONDS = 30.0
 )
 @click.option(
     "--cpu-weights",
+    envvar="TF_MALLEABLE_CPU_WEIGHTS",
     type=click.Choice(["auto", "off"]),
     default="auto",
     help="Whether jobs weigh as much as their cores where others compute there, too, and borrowers"
