@@ -25,7 +25,7 @@ VALUES = {
     *("PORT", "[HOST:]PORT", "HOST", "HOST:PORT", "HOST:PORT,…|dns:NAME:PORT", "IP:PORT"),
     *("POLICY", "AREA", "USER:AREA", "USER[:GROUP]", "INDICES", "KIND", "CURVE", "SPEC", "MODE"),
     *("IMAGE", "PROGRAM", "WATTS", "HOST:CONTAINER[:ro]", "[cpuset|quota]"),
-    "[swf|philly|helios|pai]",
+    *("OBJECTIVE", "[auto|off]", "[swf|philly|helios|pai]"),
 }
 SECTIONS = {
     "Run": "run submit rerun workload",

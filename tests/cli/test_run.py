@@ -166,7 +166,8 @@ def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):
 def test_by_hand_nobody_is_asked_and_no_agent_joins(monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_JOIN", '{"socket": "/nowhere", "name": "outer"}')
     monkeypatch.setenv("TF_MALLEABLE_FOLLOW_CGROUP", "1")
-    monkeypatch.delenv("TF_MALLEABLE_CLAIMS", raising=False)
+    for variable in ("TF_MALLEABLE_CLAIMS", "TF_MALLEABLE_CPU_WEIGHTS"):
+        monkeypatch.delenv(variable, raising=False)
     program = "import os; print(sorted(v for v in os.environ if v.startswith('TF_MALLEABLE_')))"
     result = tfm("run", "--threads", "1", "--", sys.executable, "-c", program)
     kept = ["TF_MALLEABLE_PRELOAD", "TF_MALLEABLE_SOCKET", "TF_MALLEABLE_THREADS"]

@@ -214,7 +214,8 @@ def test_without_a_controller_jobs_have_the_usual_weight(state, by_cgroup):
 
 
 def test_a_controller_without_weights_undoes_those_of_a_killed_one(tmp_path, by_cgroup):
-    with controller(tmp_path) as first, job(first.socket) as one:
+    weighs = controller(tmp_path, "--cpu-weights", "auto")
+    with weighs as first, job(first.socket) as one:
         os.sched_setscheduler(one.pid, os.SCHED_OTHER, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, one.pid, 0)
         one.submit()
