@@ -70,6 +70,15 @@ def write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
+def try_write(path: str, text: str) -> bool:
+    """Write a text to a kernel file as write() does; return whether the kernel accepts it."""
+    try:
+        write(path, text)
+    except OSError:
+        return False
+    return True
+
+
 def unescaped(path: str) -> str:
     """Return a path from mountinfo as it is, with the characters that the kernel escapes."""
     import re  # `tfm run` reads no such path, and must start fast.

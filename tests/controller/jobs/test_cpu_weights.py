@@ -77,6 +77,14 @@ def folder(program: Program | Speaker) -> Path | None:
     return None
 
 
+async def lending(here: Host, sleeper: Program, busy: Program) -> tuple[str, str]:
+    """Return the job that lends all it has, and the one that borrows it."""
+    owner = here.submit(sleeper, running=True)
+    borrower = here.submit(busy, running=True)
+    await here.until(lambda: here.status(owner).lent)
+    return owner, borrower
+
+
 def shares(program: Program | Speaker) -> int:
     found = folder(program)
     assert found is not None
@@ -116,9 +124,7 @@ def test_a_borrower_stands_back_until_the_owner_is_gone(state, by_cgroup):
     async def scenario():
         async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
             sleeper, busy = program(here, SLEEPER), program(here, BUSY)
-            owner = here.submit(sleeper, running=True)
-            borrower = here.submit(busy, running=True)
-            await here.until(lambda: here.status(owner).lent)
+            owner, borrower = await lending(here, sleeper, busy)
             # Before it computes there.
             assert is_idle(busy)
             assert not is_idle(sleeper)
@@ -137,9 +143,7 @@ def test_a_borrower_comes_forward_once_the_owner_has_ended(state, by_cgroup):
     async def scenario():
         async with host(state, "lend+equal", cpus=1, weights=by_cgroup) as here:
             sleeper, busy = program(here, SLEEPER), program(here, BUSY)
-            owner = here.submit(sleeper, running=True)
-            borrower = here.submit(busy, running=True)
-            await here.until(lambda: here.status(owner).lent)
+            _owner, borrower = await lending(here, sleeper, busy)
             assert is_idle(busy)
             sleeper.end()
             await here.until(lambda: not is_idle(busy))
@@ -191,9 +195,7 @@ def test_a_borrower_beside_programs_that_are_no_jobs_is_not_left_without(state, 
             for each in others:
                 os.sched_setaffinity(each.pid, {0})
             sleeper, busy = program(here, SLEEPER), program(here, BUSY)
-            owner = here.submit(sleeper, running=True)
-            borrower = here.submit(busy, running=True)
-            await here.until(lambda: here.status(owner).lent)
+            _owner, borrower = await lending(here, sleeper, busy)
             await here.until(lambda: not is_idle(busy))
             assert here.status(borrower).state == "running"
             assert shares(busy) * 5 < shares(sleeper)
@@ -267,9 +269,7 @@ def test_sessions_have_weights_where_cgroups_have_none(state, by_session):
     async def scenario():
         async with host(state, "lend+equal", cpus=1, weights=by_session) as here:
             sleeper, busy = program(here, SLEEPER), program(here, BUSY)
-            owner = here.submit(sleeper, running=True)
-            borrower = here.submit(busy, running=True)
-            await here.until(lambda: here.status(owner).lent)
+            _owner, borrower = await lending(here, sleeper, busy)
             assert nice(busy) == 19
             assert nice(sleeper) < 0
             sleeper.end()

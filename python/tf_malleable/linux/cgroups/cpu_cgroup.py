@@ -69,11 +69,7 @@ class CpuGroup:
         return JobGroup(self.folder, unified=self._unified).remove()
 
     def _write(self, name: str, value: int) -> bool:
-        try:
-            files.write(f"{self.folder}/{name}", str(value))
-        except OSError:
-            return False
-        return True
+        return files.try_write(f"{self.folder}/{name}", str(value))
 
 
 def make(process: ProcessId, group: JobGroup) -> CpuGroup | None:

@@ -122,11 +122,7 @@ class JobGroup:
         return True
 
     def _write(self, name: str, value: str) -> bool:
-        try:
-            files.write(f"{self.folder}/{name}", value)
-        except OSError:
-            return False
-        return True
+        return files.try_write(f"{self.folder}/{name}", value)
 
 
 def make(process: ProcessId) -> JobGroup | None:

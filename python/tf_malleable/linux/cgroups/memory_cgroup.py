@@ -85,11 +85,7 @@ class MemoryGroup:
         return JobGroup(self.folder, unified=self._unified).remove()
 
     def _write(self, name: str, value: int | str) -> bool:
-        try:
-            files.write(f"{self.folder}/{name}", str(value))
-        except OSError:
-            return False
-        return True
+        return files.try_write(f"{self.folder}/{name}", str(value))
 
 
 def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
