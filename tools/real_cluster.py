@@ -113,10 +113,8 @@ class _Around:
                 time.sleep(0.05)
             return 130 if process.returncode is None else process.returncode
         finally:
-            # All processes of a PID namespace are killed with its first one.
             if process is not None:
-                process.kill()
-                process.wait()
+                _kill_with_children(process)
             if cgroups is not None:
                 cgroups.remove()
             shutil.rmtree(self.folder)
@@ -124,6 +122,20 @@ class _Around:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Count an interrupt: COMMAND ends by the first, which it gets, too."""
         self._interrupts += 1
+
+
+def _kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """Kill `unshare` and its PID namespace; return once all processes in that have ended.
+
+    The kernel kills them with the namespace's first process, which ends last. `unshare` waits for
+    that one, unless it is killed itself.
+    """
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if process.poll() is None and (first := children.read_text().split()):
+        os.kill(int(first[0]), signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -31,6 +31,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "tf_malleable" / "controller.sock"
         self.log = folder / "state" / "tf_malleable" / "controller.log"
+        self.outputs = folder / "state" / "tf_malleable" / "output"
         self.config = folder / "config"
         self.absence = (
             f"no controller answers at {self.socket}; start one with: tfm controller --detach"
@@ -40,6 +41,9 @@ class Place:
         status, info = ask(self.socket, "GET", "/v1")
         assert status == 200
         return info
+
+    def stored(self) -> list[Path]:
+        return [*self.outputs.glob("*.job")]
 
     def pid(self) -> int | None:
         """Return the controller's pid; None if there is none."""
@@ -82,6 +86,8 @@ def test_it_waits_for_no_job_that_it_resumes(place):
     """Which may run for days, and writes where the controller does."""
     tfm("submit", "--requeue", "--name", "long", "--", "sleep", "600")
     (job,) = ask(place.socket, "GET", "/v1/jobs")[1]["jobs"]
+    # Or else it has waited only.
+    wait_for(lambda: [json.loads(one.read_text())["started"] for one in place.stored()] == [True])
     keeper = int(Path(f"/proc/{job['pid']}/stat").read_text().rpartition(")")[2].split()[1])
     lost = place.pid()
     for pid in (lost, keeper, job["pid"]):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from real_cluster import BINARIES, check
 from real_kubernetes.daemon import ClusterError
 
 from tests.support import ROOT
+from tests.support.controllers import wait_for
 
 pytestmark = pytest.mark.slow
 TOOL = ROOT / "tools" / "real_cluster.py"
@@ -163,6 +165,33 @@ def test_a_signal_leaves_nothing(binaries, place, number):
     tool.send_signal(number)
     tool.communicate(timeout=PATIENCE)
     assert tool.returncode == 128 + number
+    assert left(tool, place) == []
+
+
+@pytest.fixture
+def freezer():
+    """A cgroup of version 1, whose frozen processes do not even die."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="tfm-", dir="/sys/fs/cgroup/freezer"))
+    except OSError:
+        pytest.skip("needs the freezer of cgroup v1")
+    yield folder
+    (folder / "freezer.state").write_text("THAWED")
+    wait_for(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+def test_it_waits_for_what_it_kills(binaries, place, freezer):
+    words = f"echo $$ >{freezer}/cgroup.procs; echo begun; sleep 100000; : {place}/"
+    tool = start(binaries, place, "--nodes", "1", "--", "sh", "-c", words)
+    assert tool.stdout.readline() == "begun\n"
+    (freezer / "freezer.state").write_text("FROZEN")
+    tool.send_signal(signal.SIGTERM)
+    wait_for(lambda: not any("node_main" in words for words in processes(place)))
+    time.sleep(0.5)
+    assert tool.poll() is None
+    (freezer / "freezer.state").write_text("THAWED")
+    tool.communicate(timeout=PATIENCE)
     assert left(tool, place) == []
 
 
