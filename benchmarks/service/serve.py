@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A Keras service under Poisson load, which knows nothing of tf_malleable.
 
-Arguments: the rate, or 0 to measure the capacity; the seconds. Prints the requests a second that
-two threads can serve, or a JSON list with the begin and the latency of each request. Latencies
-count from the time at which a request was to arrive (no coordinated omission).
+Arguments: the seconds; how long a rate lasts; the rates in turn, or none to measure the capacity.
+Prints JSON: the requests a second that two threads can serve; or the begin and the latency of each
+request, and the CPU time meanwhile. Latencies count from the time at which a request was to arrive
+(no coordinated omission).
 """
 
 import json
@@ -28,7 +29,7 @@ def _model() -> keras.Model:
     return keras.Model(image, keras.layers.Dense(10)(pooled))
 
 
-def main(rate: float, seconds: float) -> None:
+def main(seconds: float, period: float, rates: list[float]) -> None:
     """Serve requests for some seconds."""
     model, image = _model(), np.zeros((1, 64, 64, 3), "f4")
     for _ in range(_WARM_UP):
@@ -43,11 +44,16 @@ def main(rate: float, seconds: float) -> None:
 
     threads = [threading.Thread(target=work) for _ in range(_THREADS)]
     begin = at = time.monotonic()
+    used = time.process_time()
     for thread in threads:
         thread.start()
-    if rate:
+    if rates:
         draw = random.Random(1)
-        while (at := at + draw.expovariate(rate)) < begin + seconds:
+
+        def rate() -> float:
+            return rates[int((at - begin) / period) % len(rates)]
+
+        while (at := at + draw.expovariate(rate())) < begin + seconds:
             time.sleep(max(0.0, at - time.monotonic()))
             arrivals.put(at)
     else:
@@ -59,8 +65,10 @@ def main(rate: float, seconds: float) -> None:
         arrivals.put(None)
     for thread in threads:
         thread.join()
-    print(json.dumps(served if rate else len(served) / seconds), flush=True)
+    used = time.process_time() - used
+    result = {"served": served, "cpu_seconds": used} if rates else len(served) / seconds
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), float(sys.argv[2]))
+    main(float(sys.argv[1]), float(sys.argv[2]), [float(rate) for rate in sys.argv[3:]])
