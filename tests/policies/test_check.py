@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,38 @@ def test_allocations_that_can_be(grants):
 def test_allocations_that_cannot_be(grants, reason):
     with pytest.raises(InvalidAllocationError) as invalid:
         check(Allocation(grants), JOBS, Machine.flat(4))
+    assert str(invalid.value) == reason
+
+
+PREEMPTS = replace(Machine.flat(4), preempts=True)
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        {"a": grant({0, 1}, {0, 1}), "b": grant({0, 1})},
+        # The borrower lends on what it does not use.
+        {"a": grant({0}, {0}), "b": grant({1}, {0}), "c": grant({0})},
+    ],
+)
+def test_who_preempts_others_may_use_what_it_lends(grants):
+    jobs = [*JOBS, Job("c", Shape(1, 1, 1), submitted=0)]
+    check(Allocation(grants), jobs, PREEMPTS)
+
+
+@pytest.mark.parametrize(
+    ("grants", "reason"),
+    [
+        (
+            {"a": grant({0}, {0}), "b": grant({0, 1}, {0})},
+            "CPU 0 is shared by both job a and job b",
+        ),
+        ({"a": grant({0}), "b": grant({0, 1})}, "CPU 0 is used by both job a and job b"),
+    ],
+)
+def test_of_two_jobs_on_a_cpu_one_must_lend_it(grants, reason):
+    with pytest.raises(InvalidAllocationError) as invalid:
+        check(Allocation(grants), JOBS, PREEMPTS)
     assert str(invalid.value) == reason
 
 

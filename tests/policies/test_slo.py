@@ -53,9 +53,12 @@ def training(name: str, cpus: set[int] | None = None, **more: object) -> Job:
     return replace(job, **more)  # type: ignore[arg-type]
 
 
-def asked(cpus: int, *jobs: Job, quotas: Quotas | None = None) -> Allocation:
+def asked(
+    cpus: int, *jobs: Job, quotas: Quotas | None = None, preempts: bool = False
+) -> Allocation:
     candidates = [Candidate(job, None, False) for job in jobs]
-    return decide(create("lend+srpt"), candidates, Machine.flat(cpus), NOW, quotas or Quotas())
+    machine = replace(Machine.flat(cpus), preempts=preempts)
+    return decide(create("lend+srpt"), candidates, machine, NOW, quotas or Quotas())
 
 
 def cores(cpus: int, *jobs: Job, quotas: Quotas | None = None) -> dict[str, int]:
@@ -126,6 +129,54 @@ def test_trainings_are_paused_if_the_service_needs_all():
     assert found.grants == {"s": Grant(frozenset({0, 1}))}
 
 
+def test_who_may_preempt_trainings_has_all_cores_and_shares_them():
+    for tail in (None, 0.001, 0.2):
+        held = service("s", {0}, tail)
+        found = asked(2, held, training("t", {1}), training("u"), preempts=True)
+        own = frozenset({0, 1})
+        assert found.grants["s"] == Grant(own, lent=own)
+        assert {found.grants[job].cpus for job in "tu"} == {frozenset({0}), frozenset({1})}
+
+
+def test_it_shares_nothing_while_the_others_have_what_they_can_use():
+    small = training("t", {1, 2}, shape=Shape(1, 2, 2))
+    held = service("s", {0}, shape=Shape(1, 1, 1))
+    found = asked(3, held, small, preempts=True)
+    assert found.grants == {"s": Grant(frozenset({0})), "t": Grant(frozenset({1, 2}))}
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0.7, (7, 1)), (0.8, (6, 2)), (4.0, (2, 6))])
+def test_of_two_services_that_share_each_has_what_it_keeps_busy_and_the_older_the_rest(
+    used, expected
+):
+    older = service("older", {0, 1, 2, 3, 4}, submitted=1.0, used=0.5)
+    younger = service("younger", {5}, submitted=2.0, used=used)
+    found = asked(8, younger, older, training("t"), preempts=True).grants
+    assert (len(found["older"].cpus), len(found["younger"].cpus)) == expected
+
+
+def test_who_may_share_no_longer_keeps_what_it_keeps_busy():
+    own = frozenset(range(8))
+    held = service("s", set(own), used=1.4, grant=Grant(own, lent=own))
+    assert cores(8, held, training("t", set(own))) == {"s": 2, "t": 6}
+
+
+def test_a_quota_of_cores_counts_what_a_service_keeps_busy():
+    quotas = Quotas(own={1: Quota(max_cores=4)})
+    held, job = service("s", {0, 1}, used=1.4, user=1), training("t", {2, 3}, user=1)
+    found = asked(8, held, job, quotas=quotas, preempts=True).grants
+    assert (len(found["s"].cpus), len(found["t"].cpus)) == (2, 2)
+
+
+def test_what_sleeps_on_a_shared_core_lends_it_on():
+    job = training("t", {0, 1}, used_cpus=0.0)
+    found = asked(2, service("s", {0, 1}, 0.2), job, training("u"), preempts=True)
+    own = frozenset({0, 1})
+    assert found.grants["s"] == Grant(own, lent=own)
+    assert found.grants["t"] == Grant(lent=own)
+    assert found.grants["u"] == Grant(own)
+
+
 def test_of_two_services_the_older_has_what_it_needs_and_the_younger_its_minimum():
     older = service("older", {0, 1}, 0.2, submitted=1.0)
     younger = service("younger", {2, 3}, 0.2, submitted=2.0)
@@ -178,7 +229,8 @@ def with_services(draw: st.DrawFn) -> Situation:
         else job
         for job in situation.jobs
     ]
-    return replace(situation, jobs=tuple(jobs))
+    machine = replace(situation.machine, preempts=draw(st.booleans()))
+    return replace(situation, jobs=tuple(jobs), machine=machine)
 
 
 @pytest.mark.slow

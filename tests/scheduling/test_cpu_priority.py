@@ -37,6 +37,17 @@ def test_who_has_borrowed_and_own_cores_is_lighter_but_not_left_without():
     assert STANDS_BACK < found["borrower"] <= found["owner"] / 5
 
 
+def test_who_shares_its_cores_has_precedence_there():
+    found = weights({"service": grant({0, 1}, {0, 1}), "a": grant({0}), "b": grant({1, 2})})
+    assert (found["service"], found["a"]) == (2, STANDS_BACK)
+    assert STANDS_BACK < found["b"] <= found["service"] / 5
+
+
+def test_who_lends_on_what_another_goes_on_using_does_not_preempt_that_one():
+    found = weights({"service": grant({0}, {0}), "asleep": grant(set(), {0}), "b": grant({0})})
+    assert found == {"service": 1, "asleep": STANDS_BACK, "b": STANDS_BACK}
+
+
 def test_a_job_without_cores_has_none():
     assert weights({"waits": grant(set())}) == {}
 

@@ -15,10 +15,11 @@ class Grant:
 
     Attributes:
         cpus: CPUs that the job may use; their number is its thread limit.
-        lent: The job's own CPUs that it does not use, so that they may be granted to other jobs
-            until it needs them again. If a job has lent all its CPUs, its affinity stays
-            unchanged: while it sleeps it needs no CPU, and after waking up it shares one with
-            the borrower until the borrower has left.
+        lent: The job's own CPUs that may be granted to other jobs, too. Those that are not in
+            `cpus` it does not use until it needs them again. If a job has lent all its CPUs, its
+            affinity stays unchanged: while it sleeps it needs no CPU, and after waking up it
+            shares one with the borrower until the borrower has left. Those that are in `cpus` it
+            uses at any time, as the kernel lets it preempt the borrower.
     """
 
     cpus: Cpuset = frozenset()

@@ -36,11 +36,14 @@ class Machine:
         cpus: CPUs of the machine.
         power: Power limit of the host; None for no limit. Only ``budget+`` uses it.
         areas: Power limits of areas, at most one for each. Only ``budget+`` uses them.
+        preempts: Whether the kernel lets a job preempt those to which it lends a CPU, so that it
+            may go on using that CPU.
     """
 
     cpus: tuple[Cpu, ...]
     power: PowerLimit | None = None
     areas: tuple[AreaLimit, ...] = ()
+    preempts: bool = False
 
     @cached_property
     def cpuset(self) -> Cpuset:
@@ -65,7 +68,7 @@ class Machine:
     def without(self, cpus: Cpuset) -> Machine:
         """Return the machine without these CPUs."""
         left = tuple(cpu for cpu in self.cpus if cpu.id not in cpus)
-        return Machine(left, self.power, self.areas)
+        return Machine(left, self.power, self.areas, self.preempts)
 
     @classmethod
     def flat(cls, cpus: int) -> Machine:

@@ -17,7 +17,8 @@ def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None
     """Raise InvalidAllocationError, with the reason, if an allocation is invalid.
 
     A valid allocation names only these jobs and CPUs of this machine, uses no CPU
-    twice, and gives each job either nothing or min … max CPUs, lent ones included. The
+    twice, unless the kernel lets its lender preempt the other job, and gives each job either
+    nothing or min … max CPUs, lent ones included. The
     CPUs are Python integers, not NumPy's, and the next review, if any, is at a finite time.
     """
     review_at = allocation.review_at
@@ -28,20 +29,23 @@ def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None
     known = {job.id: job for job in jobs}
     used: dict[int, str] = {}
     owned: dict[int, str] = {}
+    shared: dict[int, str] = {}
     for name, grant in allocation.grants.items():
         job = known.get(name)
         if job is None:
             raise InvalidAllocationError(f"there is no job {name!r}")
-        _check_grant(job, grant, machine.cpuset)
-        _claim(used, name, grant.cpus, "used by")
-        _claim(owned, name, grant.lent, "lent by")
+        _check_grant(job, grant, machine)
+        _claim(used, name, grant.cpus - grant.lent, "used by")
+        # A job may lend on what it has from one that goes on using it.
+        _claim(owned, name, grant.lent - grant.cpus, "lent by")
+        _claim(shared, name, grant.lent & grant.cpus, "shared by")
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
+def _check_grant(job: Job, grant: Grant, machine: Machine) -> None:
     own = grant.own
     if not own:
         return
@@ -50,10 +54,10 @@ def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
         if type(cpu) is not int:
             kind = type(cpu).__name__
             raise InvalidAllocationError(f"job {job.id} gets CPU {cpu} of type {kind}, not int")
-    if not own <= machine:
-        foreign = format_cpuset(own - machine)
+    if not own <= machine.cpuset:
+        foreign = format_cpuset(own - machine.cpuset)
         raise InvalidAllocationError(f"job {job.id} gets CPUs {foreign}, which do not exist")
-    if grant.cpus & grant.lent:
+    if grant.cpus & grant.lent and not machine.preempts:
         both = format_cpuset(grant.cpus & grant.lent)
         raise InvalidAllocationError(f"job {job.id} both uses and lends CPUs {both}")
     if not job.shape.min <= len(own) <= job.shape.max:

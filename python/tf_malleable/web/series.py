@@ -61,7 +61,7 @@ class Series:
         self._samples.append(
             (
                 round(now, 2),
-                sum(len(part.granted) for part in parts),
+                len({cpu for part in parts for cpu in part.granted}),
                 round(sum(part.used_cpus or 0.0 for part in parts), 2),
                 states.count("running"),
                 states.count("waiting"),

@@ -203,6 +203,59 @@ def test_a_borrower_beside_programs_that_are_no_jobs_is_not_left_without(state, 
     asyncio.run(scenario())
 
 
+def test_a_service_shares_its_cores_and_is_not_held_up_there(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            serve, busy = program(here), program(here, BUSY)
+            training = here.submit(busy, running=True)
+            service = here.submit(serve, running=True, slo="p99=50ms")
+            await here.until(lambda: here.status(service).lent)
+            assert here.status(service).granted == here.status(service).lent == [0, 1]
+            assert here.status(training).granted == [0, 1]
+            await here.until(lambda: is_idle(busy) and not is_idle(serve))
+            serve.end()
+            await here.until(lambda: not is_idle(busy))
+
+    asyncio.run(scenario())
+
+
+def test_a_service_shares_with_nobody_while_a_job_has_no_weight(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            service = here.submit(program(here), running=True, slo="p99=50ms")
+            training = here.submit(program(here, BUSY), running=True)
+            await here.until(lambda: here.status(service).lent)
+            by_cgroup.drop(here.service._find(training))
+            here.submit(program(here), running=True, max=1)
+            await here.until(lambda: not here.status(service).lent)
+            assert len(here.status(service).granted) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.serial("it keeps a CPU busy")
+def test_what_shares_with_a_busy_service_has_what_that_leaves(state, by_cgroup):
+    async def scenario():
+        async with host(state, cpus=1, weights=by_cgroup) as here:
+            serve, busy = program(here, SLEEPER), program(here, BUSY)
+            here.submit(serve, running=True, slo="p99=50ms")
+            here.submit(busy, running=True)
+            await here.until(lambda: is_idle(busy))
+            # What is no job leaves the borrower nothing.
+            other = program(here, BUSY)
+            os.sched_setaffinity(other.pid, {0})
+            await here.until(lambda: not is_idle(busy))
+            other.end()
+            await here.until(lambda: serve.has("SigCgt", signal.SIGUSR1))
+            serve.send(signal.SIGUSR1)
+            await here.until(lambda: is_idle(busy))
+            await asyncio.sleep(2)
+            assert is_idle(busy)
+
+    asyncio.run(scenario())
+
+
 def test_without_a_controller_jobs_have_the_usual_weight(state, by_cgroup):
     async def scenario():
         async with host(state, cpus=CPUS, weights=by_cgroup) as here:

@@ -100,7 +100,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         time_limit: Time with cores after which the job is ended; null for no limit.
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
-        lent: CPUs of the job that it currently lends to other jobs.
+        lent: CPUs of the job that it currently lends to other jobs; a service may use them, too.
         actual: CPUs that the job has acknowledged, or that the kernel confines it to where none of
             its processes can, without those that they may not use, as somebody has confined them
             with taskset or a cpuset.

@@ -41,9 +41,9 @@ def desired(job: JobStatus) -> str:
 
 
 def granted(job: JobStatus) -> str:
-    """Return the number of granted cores of a job and, after a plus, the number of lent ones."""
-    lent = f"+{len(job.lent)}" if job.lent else ""
-    return f"{len(job.granted)}{lent}"
+    """Return the number of granted cores and, after a plus, of those that the job only lends."""
+    lent = len({*job.lent} - {*job.granted})
+    return f"{len(job.granted)}{f'+{lent}' if lent else ''}"
 
 
 def actual(job: JobStatus) -> str:

@@ -131,7 +131,9 @@ def _header(scene: Scene, queued: int) -> Text:
 
 def _strip(scene: Scene) -> Iterator[Text]:
     """Yield lines with one cell per CPU, grouped by NUMA node."""
-    used = {cpu: job for job in scene.jobs for cpu in job.granted}
+    used = {cpu: job for job in scene.jobs for cpu in {*job.granted} & {*job.lent}}
+    # Of two jobs that share a CPU, the borrower is shown.
+    used |= {cpu: job for job in scene.jobs for cpu in {*job.granted} - {*job.lent}}
     lent = {cpu: job for job in scene.jobs for cpu in job.lent}
     cpus = sorted(scene.info.cpus, key=lambda cpu: (cpu.node, cpu.id))
     width = 3 if len(cpus) <= _FEW_CPUS else 1

@@ -101,7 +101,8 @@ class Instruments:
         states = [job.record.state for job in jobs]
         for state in ("waiting", "running", "paused"):
             self.jobs.labels(state).set(states.count(state))
-        self.granted.set(sum(len(job.record.grant.cpus) for job in jobs))
+        # Two jobs may share a CPU.
+        self.granted.set(len(frozenset[int]().union(*(job.record.grant.cpus for job in jobs))))
         self._requests.jobs = jobs
         self.used.set(sum(job.used_cpus or 0.0 for job in jobs))
 

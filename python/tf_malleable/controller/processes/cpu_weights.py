@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -147,6 +147,10 @@ class CpuWeights:
             handle = SessionWeight(process, self._support.raises)
             self._jobs[live.record.id] = _Weighed(handle, session, _is_courteous(process.pid))
 
+    def are_for(self, jobs: Collection[str]) -> bool:
+        """Return whether each of these jobs has a weight, so that any may preempt any other."""
+        return all(job in self._jobs for job in jobs)
+
     def plan(self, grants: Mapping[str, Grant]) -> None:
         """Note the weights of all jobs for these grants, before they are carried out.
 
@@ -173,6 +177,13 @@ class CpuWeights:
         weighed = self._jobs.get(live.record.id)
         if weighed is not None and weighed.now == STANDS_BACK:
             weighed.spared = LIGHT * len(live.record.grant.own)
+            self._put(weighed)
+
+    def spare_no_longer(self, live: LiveJob) -> None:
+        """Have a job stand back again that its lenders leave without CPU time."""
+        weighed = self._jobs.get(live.record.id)
+        if weighed is not None and weighed.spared is not None:
+            weighed.spared = None
             self._put(weighed)
 
     def drop(self, live: LiveJob) -> CpuGroup | None:

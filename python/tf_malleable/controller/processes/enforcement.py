@@ -23,6 +23,8 @@ from tf_malleable.scheduling.decision.decision import Change
 from tf_malleable.scheduling.records import time_accounts
 
 _UNCHANGED: Cpuset = frozenset()
+# Part of the cores that lenders use themselves from which it is they who leave others little.
+_BUSY = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -98,8 +100,15 @@ class Enforcer:
             self.weights.carry_out(live)
 
     def spare(self, live: LiveJob) -> None:
-        """Give a borrower that is left without CPU time some weight."""
-        if self.weights is not None:
+        """Give a borrower some weight that others than its lenders leave without CPU time."""
+        if self.weights is None:
+            return
+        grants = ((each, each.record.grant) for each in self._jobs.values())
+        lenders = [each for each, own in grants if own.cpus & own.lent & live.record.grant.cpus]
+        shared = sum(len(each.record.grant.cpus) for each in lenders)
+        if sum(each.used_cpus or 0.0 for each in lenders) > _BUSY * shared:
+            self.weights.spare_no_longer(live)
+        else:
             self.weights.spare(live)
 
     def _pause(self, live: LiveJob) -> None:

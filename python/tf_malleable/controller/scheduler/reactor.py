@@ -395,4 +395,8 @@ class Reactor:
         machine = self.machine if self.limited is None else self.limited(self.machine)
         if machine.power is not None or machine.areas:
             policy = keeping(policy)
+        weights = self.roster.weights
+        has_services = any(candidate.job.load is not None for candidate in candidates)
+        if has_services and weights is not None and weights.are_for(live):
+            machine = replace(machine, preempts=True)
         return admission_order.decide(policy, candidates, need, supply, machine, now, self._quotas)

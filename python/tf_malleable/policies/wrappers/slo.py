@@ -57,8 +57,13 @@ class SloPolicy:
     has what it needs. Other jobs get what is left, and may be paused. While several users have
     jobs, the services of a user together get no more than the user's share, or its quota.
 
+    Where the kernel lets services preempt others, they share their cores with these, which so
+    compute between two requests. A service then needs the cores that it would keep busy for three
+    quarters of the time, and has as many more as it may have, unless its user has a quota of cores:
+    these cost nothing, and a rise of the load needs no decision.
+
     Equals the wrapped policy while no job has an objective. Otherwise it is work-conserving except
-    for the cores of services, and may starve jobs without an objective.
+    for the cores of services that share none, and may starve jobs without an objective.
 
     Args:
         wrapped: Policy for the other jobs.
@@ -84,23 +89,31 @@ class SloPolicy:
         """Decide which CPUs each job gets from now on; see Policy."""
         services = [job for job in jobs if job.load is not None]
         others = [job for job in jobs if job.load is None]
-        counts = self._counts(services, {job.user for job in jobs}, len(machine.cpus), now)
-        placed = place(counts, [job for job in services if job.id in counts], machine)
+        users = {job.user for job in jobs}
+        counts = self._counts(services, users, machine, now)
+        most = self._enlarged(counts, services, users, machine) if machine.preempts else counts
+        placed = place(most, [job for job in services if job.id in most], machine)
         grants = {job: Grant(cpus) for job, cpus in placed.items()}
         used = frozenset[int]().union(*placed.values())
-        review_at = min((_review_at(job, now) for job in services), default=math.inf)
-        calm_at = review_at if review_at < math.inf else None
-        if not others or used == machine.cpuset:
+        calm_at = None if machine.preempts else _calm_at_first(services, now)
+        left = machine.without(used) if used else machine
+        if machine.preempts and sum(job.shape.max for job in others) > len(left.cpus):
+            left = machine
+        if not others or not left.cpus:
             return Allocation(grants, calm_at)
         policy = self._share(self.wrapped, self._quotas, self._with(services, counts))
-        decision = policy.allocate(others, machine.without(used) if used else machine, now)
+        decision = policy.allocate(others, left, now)
+        if left is machine:
+            taken = frozenset[int]().union(*(grant.own for grant in decision.grants.values()))
+            grants = {job: Grant(cpus, lent=cpus & taken) for job, cpus in placed.items()}
         reviews = [at for at in (decision.review_at, calm_at) if at is not None]
         return Allocation({**decision.grants, **grants}, min(reviews, default=None))
 
     def _counts(
-        self, services: Sequence[Job], users: Collection[int | None], cores: int, now: float
+        self, services: Sequence[Job], users: Collection[int | None], machine: Machine, now: float
     ) -> dict[str, int]:
-        """Return the number of cores of each service that has any."""
+        """Return the number of cores of each service that gets any, as far as it needs them."""
+        cores = len(machine.cpus)
         left = {user: self._most(user, users, cores) for user in users}
         slots = {user: self._slots(user) for user in users}
         counts: dict[str, int] = {}
@@ -113,11 +126,33 @@ class SloPolicy:
                 slots[job.user] -= 1
         for job in oldest_first:
             if job.id in counts:
-                more = min(needed(job, now) - counts[job.id], cores, left[job.user])
+                wanted = _busy(job) if machine.preempts else needed(job, now)
+                more = min(wanted - counts[job.id], cores, left[job.user])
                 counts[job.id] += more
                 cores -= more
                 left[job.user] -= more
         return counts
+
+    def _enlarged(
+        self,
+        counts: Mapping[str, int],
+        services: Sequence[Job],
+        users: Collection[int | None],
+        machine: Machine,
+    ) -> dict[str, int]:
+        """Return the number of cores of each service if it has all that it may have."""
+        enlarged = dict(counts)
+        cores = len(machine.cpus) - sum(counts.values())
+        left = {user: self._most(user, users, len(machine.cpus)) for user in users}
+        for job in services:
+            left[job.user] -= counts.get(job.id, 0)
+        for job in sorted(services, key=lambda job: job.submitted):
+            if job.id in counts and self._quotas.of(job.user).max_cores is None:
+                more = min(job.shape.max - counts[job.id], cores, left[job.user])
+                enlarged[job.id] += more
+                cores -= more
+                left[job.user] -= more
+        return enlarged
 
     def _most(self, user: int | None, users: Collection[int | None], cores: int) -> int:
         """Return how many cores a user's services may have together."""
@@ -162,6 +197,8 @@ def needed(job: Job, now: float) -> int:
     assert load is not None
     if job.state != "running" or not own:
         return shape.min
+    if job.grant.cpus & job.grant.lent:
+        return _busy(job)  # It had the others only as long as they cost nothing.
     wanted = own
     if now - (-math.inf if job.resized is None else job.resized) >= _REACTION_SECONDS:
         if load.worst > _PRESSED_SHARE * load.slo.seconds:
@@ -169,6 +206,18 @@ def needed(job: Job, now: float) -> int:
         elif now >= _calm_at(job) and (job.used_cpus or 0.0) <= _BUSY_SHARE * (own - 1):
             wanted = own - 1
     return max(shape.min, min(wanted, shape.max))
+
+
+def _busy(job: Job) -> int:
+    """Return the number of cores that a service would keep busy for _BUSY_SHARE of the time."""
+    used = 0.0 if job.state != "running" else job.used_cpus or 0.0
+    return max(job.shape.min, min(math.ceil(used / _BUSY_SHARE), job.shape.max))
+
+
+def _calm_at_first(services: Sequence[Job], now: float) -> float | None:
+    """Return when the first service is to be looked at again; None for never."""
+    at = min((_review_at(job, now) for job in services), default=math.inf)
+    return at if at < math.inf else None
 
 
 def _review_at(job: Job, now: float) -> float:

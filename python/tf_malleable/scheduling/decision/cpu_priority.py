@@ -37,18 +37,20 @@ def weights(grants: Mapping[str, Grant]) -> dict[str, float]:
     """Return the weight of each job that has cores, in units of the weight of a core.
 
     A job weighs as much as the cores that it has, lent ones included. While some of those it
-    uses are borrowed, it weighs LIGHT times that; while all are, STANDS_BACK.
+    uses are borrowed, it weighs LIGHT times that; while all are, STANDS_BACK. A core that is lent
+    on stays borrowed, if its first lender uses it.
 
     Args:
         grants: Grants of all jobs.
     """
     lent = frozenset[int]().union(*(grant.lent for grant in grants.values()))
+    shared = frozenset[int]().union(*(grant.cpus & grant.lent for grant in grants.values()))
     found = {}
     for job, grant in grants.items():
-        # A job never uses what it lends.
-        borrowed = grant.cpus & lent
         if grant:
+            used, unused = grant.cpus - grant.lent, grant.lent - grant.cpus
+            borrowed = (used & lent) | (unused & shared)
             usual = float(len(grant.own))
-            lighter = STANDS_BACK if borrowed == grant.cpus else LIGHT * usual
+            lighter = STANDS_BACK if borrowed >= grant.cpus else LIGHT * usual
             found[job] = lighter if borrowed else usual
     return found

@@ -11,9 +11,10 @@ function cell(owners, cpu) {
   const lender = lent.get(cpu.id);
   if (user) {
     const pending = !actual.has(cpu.id);
-    const note = (pending ? ", not acknowledged yet" : "") + (lender ? `, lent by job ${lender.id} (${lender.name})` : "");
+    const isBorrowed = lender && lender !== user;
+    const note = (pending ? ", not acknowledged yet" : "") + (isBorrowed ? `, lent by job ${lender.id} (${lender.name})` : "");
     return {
-      kind: `fill ${colour(user)}${pending ? " pending" : ""}`, mark: letter(user), borrowed: lender && colour(lender),
+      kind: `fill ${colour(user)}${pending ? " pending" : ""}`, mark: letter(user), borrowed: isBorrowed && colour(lender),
       title: `CPU ${cpu.id}: job ${user.id} (${user.name})${note}`,
     };
   }
@@ -25,7 +26,10 @@ function cell(owners, cpu) {
 export function owners(jobs) {
   const found = { granted: new Map(), lent: new Map(), actual: new Set() };
   for (const job of jobs) {
-    for (const cpu of job.granted) found.granted.set(cpu, job);
+    for (const cpu of job.granted) {
+      // Of two jobs that share a CPU, the borrower is shown.
+      if (!job.lent.includes(cpu) || !found.granted.has(cpu)) found.granted.set(cpu, job);
+    }
     for (const cpu of job.lent) found.lent.set(cpu, job);
     for (const cpu of job.actual) found.actual.add(cpu);
   }
@@ -76,11 +80,16 @@ export function Cpus({ info, jobs, selected, onSelect }) {
   </div>`;
 }
 
-// A job's cores: asked for (outline), granted (light), actual (full), lent (hatched).
+// How many CPUs a job lends without using them.
+export function lentOnly(job) {
+  return job.lent.filter((cpu) => !job.granted.includes(cpu)).length;
+}
+
+// A job's cores: asked for (outline), granted (light), actual (full), lent and unused (hatched).
 export function JobStrip({ job, total }) {
   const unit = 120 / Math.max(1, total);
   const bar = (count) => Math.max(count ? 1.5 : 0, count * unit);
-  const lent = job.lent.length;
+  const lent = lentOnly(job);
   const title = `${job.desired} desired${job.by_hand == null ? "" : " (set by hand)"}, ${job.granted.length} granted, ${job.actual.length} actual` + (lent ? `, ${lent} lent` : "");
   return html`<svg class=${`bar ${colour(job)}`} viewBox="0 0 124 16" role="img" aria-label=${title}>
     <title>${title}</title>

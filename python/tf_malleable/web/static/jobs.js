@@ -2,7 +2,7 @@
 // The jobs that have cores, and the queue with what each job in it waits for.
 import { Component } from "preact";
 import { html } from "./html.js";
-import { JobStrip } from "./cpus.js";
+import { JobStrip, lentOnly } from "./cpus.js";
 import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, clock, dayAndTime, number, percent, progress, remaining, state, waited } from "./words.js";
 
 export const Badge = ({ job }) => html`<span class=${`badge ${colour(job)}`} aria-hidden="true">${letter(job)}</span>`;
@@ -68,7 +68,7 @@ class Row extends Component {
         <td><bdi>${job.user}</bdi></td>
         <td><span class=${`state ${state(job)}`}>${state(job)}</span></td>
         <td class="cores"><${JobStrip} job=${job} total=${total} /></td>
-        <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${job.lent.length ? `+${job.lent.length}` : ""} / ${job.actual.length}${job.confined ? html` <span class="low" title=${job.confined}>confined</span>` : ""}</td>
+        <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${lentOnly(job) ? `+${lentOnly(job)}` : ""} / ${job.actual.length}${job.confined ? html` <span class="low" title=${job.confined}>confined</span>` : ""}</td>
         <td class="number">${number(job.steps_per_second)}</td>
         <td><${Progress} job=${job} /></td>
         <td class="left"><${Eta} left=${left} now=${now} /></td>

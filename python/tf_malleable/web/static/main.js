@@ -145,7 +145,7 @@ class Page extends Component {
 
   tiles(info, jobs, running, queue, mayChange) {
     const total = info.cpus.length;
-    const granted = running.reduce((sum, job) => sum + job.granted.length, 0);
+    const granted = new Set(running.flatMap((job) => job.granted)).size;
     const used = running.reduce((sum, job) => sum + (job.used_cpus ?? 0), 0);
     const steps = running.reduce((sum, job) => sum + (job.steps_per_second ?? 0), 0);
     const longest = queue.length ? Math.max(...queue.map((job) => this.store.now - job.submitted)) : null;
