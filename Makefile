@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
@@ -96,6 +96,9 @@ bench-tier: .venv/installed-test
 # The live page: how late it is, and what it costs (8 minutes).
 bench-lending: .venv/installed-test
 	.venv/bin/python -m benchmarks.lending
+
+bench-service: .venv/installed-test
+	.venv/bin/python -m benchmarks.service
 
 bench-page: all-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.page

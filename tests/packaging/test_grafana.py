@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.jobs.instruments import Instruments
+from tf_malleable.model import NO_GRANT
+from tf_malleable.scheduling.records.request_latencies import RequestLatencies
 
 DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy/grafana/tf_malleable.json").read_text())
 # Labels that Prometheus and its histograms add.
@@ -39,7 +43,13 @@ def served():
         instruments.ended.labels(outcome).inc()
     instruments.energy.labels("lab", "measured").inc()
     instruments.watts.labels("lab").set(1.0)
-    text = instruments.render([]).decode()
+    latencies = RequestLatencies(Counter({1: 1}))
+    service = SimpleNamespace(
+        record=SimpleNamespace(state="running", id="1", name="web", grant=NO_GRANT),
+        measured=SimpleNamespace(latencies=latencies),
+        used_cpus=None,
+    )
+    text = instruments.render([service]).decode()
     samples = [
         sample for family in text_string_to_metric_families(text) for sample in family.samples
     ]

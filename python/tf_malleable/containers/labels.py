@@ -19,7 +19,7 @@ from msgspec import Meta
 from tf_malleable.api.schema.job_names import printable_name
 from tf_malleable.api.schema.job_request import ASKED, JobRequest
 from tf_malleable.api.schema.refusal import Refusal
-from tf_malleable.api.schema.requests import Asked
+from tf_malleable.api.schema.requests import Asked, SloText
 from tf_malleable.api.transport.address import ROOT_SOCKET
 from tf_malleable.api.validation import decode_body
 
@@ -33,6 +33,7 @@ class _Labels(Asked, frozen=True, kw_only=True):
 
     user: Annotated[int, Meta(ge=0, le=2**32)]
     resize: Literal["cpuset", "quota"] = "cpuset"
+    slo: SloText | None = None
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ class Labels:
 
     def write(self) -> dict[str, str]:
         """Return the labels by name."""
+        stored = (*ASKED, "slo")
         said = {
-            **{name: value for name, value in self.request.said().items() if name in ASKED},
+            **{name: value for name, value in self.request.said().items() if name in stored},
             "user": self.user,
             "resize": self.resize,
         }
@@ -96,7 +98,7 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
         ) from None
     try:
         job = printable_name(labels.get(JOB, "")) or printable_name(name)
-        request = JobRequest(name=job, **values.numbers())
+        request = JobRequest(name=job, slo=values.slo, **values.numbers())
     except ValueError as error:
         raise Refusal(400, f"the labels of container {name}: {error}") from None
     return Labels(request, labels.get(_SOCKET, ROOT_SOCKET), values.user, values.resize)

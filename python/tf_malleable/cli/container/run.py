@@ -35,6 +35,9 @@ from tf_malleable.workload.options import job_options
     show_default=True,
     help="Resize the container by the CPUs it may use, or by its CPU time.",
 )
+@click.option(
+    "--slo", metavar="OBJECTIVE", help="Objective of a service, such as p99=50ms; see tfm run."
+)
 @click.option("--name", metavar="NAME", help="Name of the container.")
 @click.option(
     "--job",
@@ -69,6 +72,7 @@ from tf_malleable.workload.options import job_options
 def run(
     image: str,
     asked: dict[str, Any],
+    slo: str | None,
     resize: str,
     name: str | None,
     job: str | None,
@@ -115,7 +119,7 @@ def run(
         image=image,
         command=command,
         labels=Labels(
-            request=JobRequest(name=printable_name(called), **asked),
+            request=JobRequest(name=printable_name(called), slo=slo, **asked),
             socket=os.path.abspath(socket),
             user=os.getuid(),
             resize="quota" if resize == "quota" else "cpuset",

@@ -26,6 +26,13 @@ function Efficiency({ job }) {
 
 const spent = (job) => `${number(job.energy_joules)} J (${job.energy_source})${job.steps_done ? `, ${number(job.energy_joules / job.steps_done)} J a step` : ""}`;
 
+const ms = (seconds) => `${number(1000 * seconds)} ms`;
+
+function served({ requests, per_second, in_flight, p50, p99 }) {
+  const tail = p50 == null ? "" : `; latency ${ms(p50)} (median), ${ms(p99)} (p99)`;
+  return `${number(requests)}, ${number(per_second)} a second, ${in_flight} in flight${tail}`;
+}
+
 const DAY = 86400;
 
 // When it will have done its steps, at the present speed.
@@ -43,6 +50,8 @@ function Details({ job, columns, onLog }) {
     ...(job.confined ? [["Confined", job.confined]] : []),
     ["Asked for", `${job.min} to ${job.max} cores, preferably ${job.preferred}; priority ${job.priority}, weight ${job.weight}`],
     ["Speeds", speeds.join("; ") || "none measured yet"],
+    ...(job.slo == null ? [] : [["Objective", job.slo]]),
+    ...(job.latency == null ? [] : [["Requests", served(job.latency)]]),
     ["Times", `ran ${duration(job.run_seconds)}, resized ${job.resizes} times`],
     ...(job.energy_joules == null ? [] : [["Energy", spent(job)]]),
     ["Process", job.container ? `container ${job.container.name}` : mainProcess(job)],
