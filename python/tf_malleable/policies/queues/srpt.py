@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
+from operator import attrgetter
 from statistics import fmean, median_low
 from typing import Final, NamedTuple
 
@@ -215,6 +216,9 @@ class _Entry(NamedTuple):
     rank: tuple[float, ...]
 
 
+_rank: Final = attrgetter("rank")
+
+
 def _admitted(
     entries: Sequence[_Entry],
     best: Sequence[int],
@@ -234,13 +238,8 @@ def _admitted(
     running = first_started(entry.job for entry in entries if entry.job.state == "running")
     counts = least([job for job in running if not _may_be_paused(job)], cores)
     free = cores - sum(counts.values())
-    # Late jobs first, then those chosen to run, then any that fit beside them.
-    order = sorted(
-        range(len(entries)),
-        key=lambda index: (not entries[index].is_late, index != first, not best[index]),
-    )
     blocked = False
-    for index in order:
+    for index in _in_turn(entries, best, first):
         job, is_late = entries[index].job, entries[index].is_late
         if not free and not is_late:
             break
@@ -255,12 +254,26 @@ def _admitted(
         more = max(0, min(max(job.shape.min, best[index]) - have, free))
         counts[job.id] = have + more
         free -= more
-    for (job, *_), most in zip(entries, usable, strict=True):
-        if free and job.id in counts:
-            more = max(0, min(free, most - counts[job.id]))
-            counts[job.id] += more
+    for entry, most in zip(entries, usable, strict=True):
+        if not free:
+            break
+        has = counts.get(entry.job.id)
+        if has is not None and has < most:
+            more = min(free, most - has)
+            counts[entry.job.id] = has + more
             free -= more
     return counts
+
+
+def _in_turn(entries: Sequence[_Entry], best: Sequence[int], first: int | None) -> Iterator[int]:
+    """Yield the indices of late jobs and then all others: the first, those chosen, the rest."""
+    # Late jobs are the first entries.
+    late = sum(1 for _ in takewhile(lambda entry: entry.is_late, entries))
+    for part in (range(late), range(late, len(entries))):
+        if first is not None and first in part:
+            yield first
+        yield from (index for index in part if best[index] and index != first)
+        yield from (index for index in part if not best[index] and index != first)
 
 
 def _steadied(ranked: Sequence[Job], counts: dict[str, int], noise: float) -> dict[str, int]:
@@ -285,7 +298,7 @@ def _may_be_paused(job: Job) -> bool:
 
 def _ranked(jobs: Sequence[Job], assumed: _Assumed, now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
-    return sorted([_entry(job, assumed, now) for job in jobs], key=lambda entry: entry.rank)
+    return sorted([_entry(job, assumed, now) for job in jobs], key=_rank)
 
 
 def _entry(job: Job, assumed: _Assumed, now: float) -> _Entry:
