@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Measure an owner's naps beside a borrower, and a job beside programs that are no jobs."""
+"""Measure an owner's naps beside a borrower, a job beside programs that are none, and alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benchmarks.common.command_line import CommandLine, finish, positive, sayer
 MEASURES: Final = {
     "naps": "30 ms of CPU time after two idle seconds, beside a borrower with nine busy processes",
     "outside": "a job of one thread on its core, beside ten busy sessions that are no jobs",
+    "throughput": "two trainings with the CPUs to themselves",
 }
 WAYS: Final = ("off", "auto")
 
@@ -20,7 +21,7 @@ WAYS: Final = ("off", "auto")
 def run(only: Sequence[str], rounds: int, count: int, seconds: int, out: Path) -> None:
     """Measure all that was selected, in turn with and without weights; write and print it."""
     from benchmarks.common.results import Results
-    from benchmarks.lending.measures import CPUS, naps, outside
+    from benchmarks.lending.measures import CPUS, naps, outside, throughput
     from benchmarks.lending.rows import rows
 
     results = Results("lending", out, titles=MEASURES, cpus=CPUS, rounds=rounds)
@@ -30,8 +31,11 @@ def run(only: Sequence[str], rounds: int, count: int, seconds: int, out: Path) -
             found = samples.setdefault(measure, {way: [] for way in WAYS})
             for way in WAYS if number % 2 else WAYS[::-1]:
                 say(f"round {number + 1}: {measure}, --cpu-weights {way}")
-                taken = naps(way, count) if measure == "naps" else outside(way, float(seconds))
-                found[way].append(taken)
+                if measure == "naps":
+                    found[way].append(naps(way, count))
+                else:
+                    take = outside if measure == "outside" else throughput
+                    found[way].append(take(way, float(seconds)))
         results.write(rows(samples), samples=samples)
     results.tell()
 

@@ -28,6 +28,7 @@ OTHERS: Final = 10
 _NAP_SECONDS: Final = 2.0
 _OWNER: Final = Path(__file__).with_name("owner.py")
 _BUSY: Final = "while True: pass"
+_TRAIN: Final = REPOSITORY / "benchmarks" / "service" / "train.py"
 _CROWD: Final = f"import os\nfor _ in range(8):\n    if not os.fork(): break\n{_BUSY}"
 _PATIENCE_SECONDS: Final = 60.0
 # From the first step to a settled load of the host.
@@ -105,6 +106,25 @@ def outside(way: str, seconds: float) -> list[float]:
         begin, used = time.monotonic(), busy.cpu_times().user
         time.sleep(seconds)
         return [(busy.cpu_times().user - used) / (time.monotonic() - begin)]
+
+
+def throughput(way: str, seconds: float) -> list[float]:
+    """Return the steps a second of two trainings together that have the CPUs to themselves."""
+    with ExitStack() as stack:
+        here = stack.enter_context(controller(way))
+        said = _environment(here.client.socket)
+        for _ in range(2):
+            stack.enter_context(program([*TFM, "run", "--", sys.executable, str(_TRAIN)], said))
+
+        def steps() -> list[float]:
+            return [job.steps_done or 0.0 for job in here.client.jobs()]
+
+        while not (len(steps()) == 2 and all(steps())):
+            time.sleep(0.1)
+        time.sleep(_SETTLED_SECONDS)
+        begin, done = time.monotonic(), sum(steps())
+        time.sleep(seconds)
+        return [(sum(steps()) - done) / (time.monotonic() - begin)]
 
 
 def _environment(socket: Path | None = None) -> dict[str, str]:

@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.common.estimates import Statistic, estimate, highest, median, percentile_99
+from benchmarks.common.estimates import (
+    Statistic,
+    estimate,
+    highest,
+    median,
+    paired_ratio,
+    percentile_99,
+)
 from benchmarks.common.rows import Row, Target
 
 NAMES = {"off": "by moving", "auto": "by priority"}
@@ -17,7 +24,7 @@ def rows(samples: Mapping[str, Any]) -> list[Row]:
 
     Args:
         samples: By measure and way, the samples of each round: of naps, pairs of the milliseconds
-            to the wake-up and of the computation; of outside, shares.
+            to the wake-up and of the computation; of outside, shares; of throughput, steps/s.
     """
     made = []
     for way, found in samples.get("naps", {}).items():
@@ -26,6 +33,12 @@ def rows(samples: Mapping[str, Any]) -> list[Row]:
         target = Target(0.9, at_least=True) if way == "auto" else None
         label = f"share of its core, --cpu-weights {way}"
         made.append(Row("outside", label, "", estimate(found, median), target))
+    if "throughput" in samples:
+        on, off = ([taken[0] for taken in samples["throughput"][way]] for way in ("auto", "off"))
+        ratio = paired_ratio(on, off)
+        label = "steps/s of two trainings, of those with --cpu-weights off"
+        target = Target(0.99, at_least=True)
+        made.append(Row("throughput", label, "", ratio, target))
     return made
 
 
