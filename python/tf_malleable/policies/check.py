@@ -16,10 +16,10 @@ class InvalidAllocationError(Exception):
 def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None:
     """Raise InvalidAllocationError, with the reason, if an allocation is invalid.
 
-    A valid allocation names only these jobs and CPUs of this machine, uses no CPU
-    twice, unless the kernel lets its lender preempt the other job, and gives each job either
-    nothing or min … max CPUs, lent ones included. The
-    CPUs are Python integers, not NumPy's, and the next review, if any, is at a finite time.
+    A valid allocation names only these jobs and CPUs of this machine, and gives each job either
+    nothing or min … max CPUs, lent ones included. It uses no CPU twice, unless one of the two jobs
+    lends it and the kernel lets that one preempt the other. The CPUs are Python integers, not
+    NumPy's, and the next review, if any, is at a finite time.
     """
     review_at = allocation.review_at
     if review_at is not None and not _is_finite(review_at):

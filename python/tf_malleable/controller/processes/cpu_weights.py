@@ -172,19 +172,16 @@ class CpuWeights:
         if weighed is not None and (live.delivery.published is None or live.delivery.enforced):
             self._put(weighed)
 
-    def spare(self, live: LiveJob) -> None:
-        """Have a job stand back no longer that others than lenders leave without CPU time."""
+    def is_to_stand_back(self, live: LiveJob) -> bool:
+        """Return whether all cores that a job uses are borrowed."""
         weighed = self._jobs.get(live.record.id)
-        if weighed is not None and weighed.now == STANDS_BACK:
-            weighed.spared = LIGHT * len(live.record.grant.own)
-            self._put(weighed)
+        return weighed is not None and weighed.wanted == STANDS_BACK
 
-    def spare_no_longer(self, live: LiveJob) -> None:
-        """Have a job stand back again that its lenders leave without CPU time."""
-        weighed = self._jobs.get(live.record.id)
-        if weighed is not None and weighed.spared is not None:
-            weighed.spared = None
-            self._put(weighed)
+    def spare(self, live: LiveJob, *, is_spared: bool) -> None:
+        """Have a job that is to stand back do so, or have some weight instead."""
+        weighed = self._jobs[live.record.id]
+        weighed.spared = LIGHT * len(live.record.grant.own) if is_spared else None
+        self._put(weighed)
 
     def drop(self, live: LiveJob) -> CpuGroup | None:
         """Forget a job, and give what is left of it the usual weight; return its cgroup, if any."""

@@ -101,15 +101,13 @@ class Enforcer:
 
     def spare(self, live: LiveJob) -> None:
         """Give a borrower some weight that others than its lenders leave without CPU time."""
-        if self.weights is None:
+        if self.weights is None or not self.weights.is_to_stand_back(live):
             return
         grants = ((each, each.record.grant) for each in self._jobs.values())
         lenders = [each for each, own in grants if own.cpus & own.lent & live.record.grant.cpus]
         shared = sum(len(each.record.grant.cpus) for each in lenders)
-        if sum(each.used_cpus or 0.0 for each in lenders) > _BUSY * shared:
-            self.weights.spare_no_longer(live)
-        else:
-            self.weights.spare(live)
+        busy = sum(each.used_cpus or 0.0 for each in lenders)
+        self.weights.spare(live, is_spared=busy <= _BUSY * shared)
 
     def _pause(self, live: LiveJob) -> None:
         if live.record.state == "paused" and not live.is_inactive:
