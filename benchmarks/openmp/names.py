@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 WORKLOADS: Final = {
+    "numpy-matmul": "NumPy's product of two matrices of 768 × 768",
+    "numpy-solve": "768 linear systems of as many variables with NumPy",
     "torch-matmul": "a product of two matrices of 768 × 768",
     "torch-convolution": "a training step of a convolution",
     "torch-transformer": "a training step of a transformer's block",

@@ -18,6 +18,11 @@ import numpy as np
 ROWS = 20_000
 
 
+def _numpy(name: str) -> Callable[[], object]:
+    x = np.random.default_rng(0).normal(size=(768, 768))
+    return (lambda: x @ x) if name == "matmul" else (lambda: np.linalg.solve(x, x))
+
+
 def _torch(name: str) -> Callable[[], object]:
     import torch
 
@@ -91,6 +96,7 @@ def _numba(_: str) -> Callable[[], object]:
 
 
 LIBRARIES = {
+    "numpy": _numpy,
     "torch": _torch,
     "sklearn": _sklearn,
     "lightgbm": _lightgbm,

@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "cc/openmp/blas.h"
 #include "cc/openmp/hook.h"
 
 // musl has none.
@@ -97,6 +98,7 @@ __attribute__((noinline)) void NoteSignal(pthread_cond_t* cond, intptr_t base,
     thread_state.operation.End(at);
   } else if (signalled == known - kSwitchOffset) {
     thread_state.operation.Begin(at);
+    FollowInBlas();
   }
 }
 
@@ -105,6 +107,7 @@ __attribute__((noinline)) void NoteSignal(pthread_cond_t* cond, intptr_t base,
 TFM_OPENMP_HOOK(void*, PyEval_SaveThread, ()) {
   thread_state.operation.Begin(
       reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+  FollowInBlas();
   return save.Get()();
 }
 

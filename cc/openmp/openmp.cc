@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cc/openmp/blas.h"
 #include "cc/openmp/limit.h"
 #include "cc/openmp/runtime.h"
 
@@ -44,19 +45,24 @@ TFM_EXPORT int tfm_openmp_capacity(void) {
 
 TFM_EXPORT size_t tfm_openmp_callers(char* text, size_t size) {
   size_t used = 0;
+  const auto add = [&](const char* name, const char* path) {
+    const size_t length = strlen(name) + strlen(path) + 2;
+    if (used + length > size) return;
+    char* end = stpcpy(text + used, name);
+    *end++ = ' ';
+    end = stpcpy(end, path);
+    *end = '\n';
+    used += length;
+  };
   for (const Caller* const* each = tf_malleable::openmp::Callers();
        *each != nullptr; ++each) {
     const Caller& caller = **each;
     const bool is_following =
         caller.runtime != nullptr && !tf_malleable::openmp::IsPlaced();
-    const char* name = NameOf(is_following ? caller.how : Class::kConfined);
-    const size_t length = strlen(name) + strlen(caller.path) + 2;
-    if (used + length > size) break;
-    char* end = stpcpy(text + used, name);
-    *end++ = ' ';
-    end = stpcpy(end, caller.path);
-    *end = '\n';
-    used += length;
+    add(NameOf(is_following ? caller.how : Class::kConfined), caller.path);
+  }
+  for (int i = 0; const char* path = tf_malleable::openmp::BlasPath(i); ++i) {
+    add(NameOf(Class::kAtOperations), path);
   }
   return used;
 }

@@ -44,7 +44,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class OpenMPLibrary:
-    """A library that computes with OpenMP, from :func:`tf_malleable.openmp_libraries`.
+    """A library that computes with OpenMP, or an OpenBLAS with threads of its own.
+
+    From :func:`tf_malleable.openmp_libraries`.
 
     Attributes:
         path: Path of the library.

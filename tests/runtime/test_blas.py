@@ -1,0 +1,203 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""OpenBLAS, as NumPy's wheel brings it, in Python programs of `tfm run` without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tf_malleable.runtime
+from tests.support.controllers import TFM, wait_for
+from tests.support.deadline import DEADLINE
+
+HOOK = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
+CPUS = sorted(os.sched_getaffinity(0))
+pytestmark = [
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs"),
+    pytest.mark.skipif(not HOOK.exists(), reason="built without the OpenMP hook"),
+]
+
+# Answers each line with the number of threads after a product. threadpoolctl asks OpenBLAS itself.
+PROGRAM = """
+import contextlib, os, sys
+import numpy as np
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+matrix = np.ones((200, 200))
+blas = ThreadpoolController().select(user_api="blas").lib_controllers[0]
+limiters = []
+
+def threads():
+    assert (matrix @ matrix == 200).all()
+    return blas.num_threads
+
+for line in sys.stdin:
+    word, _, number = line.strip().partition(" ")
+    if word == "limit":
+        limiters.append(threadpool_limits(int(number), user_api="blas"))
+    elif word == "restore":
+        limiters.pop().restore_original_limits()
+    elif word == "fork":
+        child = os.fork()
+        if not child:
+            os._exit(threads())
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    print(threads(), flush=True)
+"""
+
+STRESS = """
+import os, random, sys, threading, time
+import numpy as np
+
+seconds = float(sys.argv[1])
+random.seed(int(sys.argv[2]))
+cpus = sorted(os.sched_getaffinity(0))[:2]
+integers = np.random.default_rng(0).integers(-4, 5, (300, 300)).astype(float)
+product = integers @ integers
+regular = integers @ integers.T + 300 * np.eye(300)
+inverse = np.linalg.inv(regular)
+end = time.monotonic() + seconds
+wrong = []
+
+def compute():
+    while time.monotonic() < end:
+        # Products of small integers are exact, whatever the order of the sums.
+        if not (integers @ integers == product).all():
+            wrong.append("product")
+        if not np.allclose(np.linalg.inv(regular), inverse):
+            wrong.append("inverse")
+
+threads = [threading.Thread(target=compute) for _ in range(4)]
+for each in threads:
+    each.start()
+while time.monotonic() < end:
+    allowed = random.choice((cpus, cpus[:1], cpus[1:]))
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            os.sched_setaffinity(int(thread), allowed)
+        except ProcessLookupError:
+            pass
+    time.sleep(random.uniform(0.0, 0.01))
+for each in threads:
+    each.join()
+print(wrong)
+"""
+
+
+class Numpy:
+    """A running program that is asked for OpenBLAS's threads."""
+
+    def __init__(self, *options: str, cpus: int = 2, **variables: str) -> None:
+        names = ("OMP_", "GOMP_", "OPENBLAS_", "GOTO_")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(names)}
+        self.process: Any = subprocess.Popen(
+            [TFM, "run", *options, "--", sys.executable, "-c", PROGRAM],
+            env={**inherited, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, CPUS[:cpus]),
+        )
+
+    def __enter__(self) -> Numpy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=DEADLINE)
+        assert self.process.returncode == 0
+
+    def threads(self, line: str = "") -> int:
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def confine(self, count: int) -> None:
+        """Confine all threads of the program from outside, as a controller does."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(thread), CPUS[:count])
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    """Programs run without a controller."""
+    monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(tmp_path / "none.sock"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.mark.parametrize("started_with", [1, 2])
+def test_it_follows_the_cpus_that_the_process_may_use(started_with):
+    with Numpy(cpus=started_with) as numpy:
+        assert numpy.threads() == started_with
+        for count in (1, 2, 1, 2):
+            numpy.confine(count)
+            wait_for(lambda n=count: numpy.threads() == n)
+
+
+def test_what_the_program_sets_is_an_upper_bound_until_it_restores_it():
+    with Numpy() as numpy:
+        wait_for(lambda: numpy.threads() == 2)
+        assert numpy.threads("limit 1") == 1
+        numpy.confine(1)
+        numpy.confine(2)
+        assert [numpy.threads() for _ in range(5)] == [1] * 5
+        assert numpy.threads("restore") == 2
+        numpy.confine(1)
+        wait_for(lambda: numpy.threads() == 1)
+        numpy.confine(2)
+        wait_for(lambda: numpy.threads() == 2)
+
+
+@pytest.mark.parametrize("variable", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_a_number_of_the_environment_is_an_upper_bound(variable):
+    with Numpy(**{variable: "1"}) as numpy:
+        assert [numpy.threads() for _ in range(20)] == [1] * 20
+
+
+def test_threads_of_tfm_run_limit_it():
+    with Numpy("--threads", "1") as numpy:
+        wait_for(lambda: numpy.threads() == 1)
+
+
+def test_without_the_hook_it_stays_as_it_was():
+    with Numpy(TF_MALLEABLE_OPENMP="0") as numpy:
+        assert numpy.threads() == 2
+        numpy.confine(1)
+        assert [numpy.threads() for _ in range(20)] == [2] * 20
+
+
+def test_a_forked_child_follows_too():
+    with Numpy() as numpy:
+        wait_for(lambda: numpy.threads() == 2)
+        numpy.confine(1)
+        wait_for(lambda: numpy.threads("fork") == 1)
+
+
+def test_it_is_told():
+    code = "import numpy, time; time.sleep(0.1); import tf_malleable, json; time.sleep(0.1)"
+    code += "; print(json.dumps([(o.path, o.follows) for o in tf_malleable.openmp_libraries()]))"
+    done = subprocess.run(
+        [TFM, "run", "--", sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    ((path, follows),) = json.loads(done.stdout)
+    assert "openblas" in path
+    assert follows == "at op boundaries"
+
+
+@pytest.mark.slow
+def test_results_are_right_while_limits_change():
+    seed = str(int.from_bytes(os.urandom(4), "big"))
+    done = subprocess.run(
+        [TFM, "run", "--", sys.executable, "-c", STRESS, "8", seed],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.stdout == "[]\n", seed
