@@ -12,12 +12,17 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
+.PHONY: demo demo-frameworks demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
+
+# TensorFlow, PyTorch and LightGBM, in an environment that has all of them.
+demo-frameworks: build/coexistence/installed
+	@build/coexistence/bin/python examples/demo.py --trainings examples/frameworks.txt \
+	  --out out/demo-frameworks.png
 
 # A training whose workers come, and one of which is killed.
 demo-elastic: .venv/installed-demo

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Six real trainings that arrive within half a minute, with a controller and without.
+"""Real trainings that arrive within half a minute, with a controller and without.
 
-The trainings are ordinary Keras programs. No line of them knows that their cores
-change, and no core is set by hand.
+The trainings are ordinary programs. No line of them knows that their cores change, and
+no core is set by hand.
 """
 
 from __future__ import annotations
@@ -122,7 +122,13 @@ def main() -> int:
     """Run the demo."""
     parser = Parser("demo", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="the picture")
-    out = parser.parse_args().out.absolute()
+    parser.add_argument("--trainings", type=Path, default=TRAININGS, help="workload file")
+    said = parser.parse_args()
+    out = said.out.absolute()
+    try:
+        jobs = read_workload(said.trainings)
+    except ValueError as error:
+        parser.error(str(error))
     if not is_picture(out):
         parser.error(f"--out must be a file .png or .svg, not {out.name!r}")
     end_on_signals()
@@ -130,7 +136,7 @@ def main() -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.chdir(REPOSITORY)
     try:
-        return 1 if demonstrate(read_workload(TRAININGS), out) else 0
+        return 1 if demonstrate(jobs, out) else 0
     except KeyboardInterrupt:
         print("\ndemo: interrupted", file=sys.stderr)
         return 130

@@ -40,6 +40,11 @@ def run(
         ("demo.py", ["--out", "x.bmp"], "demo: --out must be a file .png or .svg, not 'x.bmp'"),
         ("demo.py", ["--out"], "demo: argument --out: expected one argument"),
         (
+            "demo.py",
+            ["--trainings", "none.txt"],
+            "demo: cannot read none.txt: No such file or directory",
+        ),
+        (
             "demo_elastic.py",
             ["--out", "x"],
             "demo-elastic: --out must be a file .png or .svg, not 'x'",
