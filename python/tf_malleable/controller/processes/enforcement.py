@@ -23,8 +23,9 @@ from tf_malleable.scheduling.decision.decision import Change
 from tf_malleable.scheduling.records import time_accounts
 
 _UNCHANGED: Cpuset = frozenset()
-# Part of the cores that lenders use themselves from which it is they who leave others little.
-_BUSY = 0.5
+# Part of the cores that lenders use themselves up to which it is not they who leave a borrower less
+# than half: as long as it is spared, their requests are late.
+_IDLE = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -106,8 +107,9 @@ class Enforcer:
         grants = ((each, each.record.grant) for each in self._jobs.values())
         lenders = [each for each, own in grants if own.cpus & own.lent & live.record.grant.cpus]
         shared = sum(len(each.record.grant.cpus) for each in lenders)
-        busy = sum(each.used_cpus or 0.0 for each in lenders)
-        self.weights.spare(live, is_spared=busy <= _BUSY * shared)
+        # What is unknown, as just after a change, may be much.
+        busy = sum(shared if each.used_cpus is None else each.used_cpus for each in lenders)
+        self.weights.spare(live, is_spared=busy <= _IDLE * shared)
 
     def _pause(self, live: LiveJob) -> None:
         if live.record.state == "paused" and not live.is_inactive:
