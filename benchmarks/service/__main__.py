@@ -43,7 +43,7 @@ class Run:
     """One run of the service.
 
     Attributes:
-        latencies: Of its requests.
+        latencies: Latencies of its requests.
         steps: Steps a second of all trainings together.
         left: CPU time of the trainings, as a share of what the service left of all cores.
     """
