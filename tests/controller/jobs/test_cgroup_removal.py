@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +80,42 @@ def test_one_that_stays_crowded_is_tried_with_the_next(soon):
         assert crowded.attempts == 4
 
     asyncio.run(scenario())
+
+
+def test_none_is_tried_after_the_end(soon):
+    async def scenario():
+        groups = cgroup_removal.Emptying()
+        groups.add(crowded := Group("a", empty_at=9))
+        await until(lambda: crowded.attempts == 1)
+        groups.close()
+        groups.add(late := Group("b", empty_at=9))
+        await asyncio.sleep(0.1)
+        assert (crowded.attempts, late.attempts) == (2, 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_attempt_ends_with_its_loop(soon, caplog):
+    """What is said of a task that failed unseen is said wherever its garbage is collected."""
+
+    async def scenario():
+        groups = cgroup_removal.Emptying()
+        attempts: list[float] = []
+
+        def last_a_while() -> None:
+            attempts.append(time.monotonic())
+            if len(attempts) == 1:
+                time.sleep(0.1)
+
+        # The loop waits for the first attempt, and the timer of the next one goes on.
+        groups.add(Group("a", during=last_a_while))
+        await until(lambda: bool(attempts))
+        groups.add(Group("b"))
+        groups.close()
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert caplog.messages == []
 
 
 def test_one_that_has_a_job_now_is_left_alone(soon):

@@ -28,6 +28,7 @@ class Emptying:
         self._crowded: dict[Path, Group] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._removing: asyncio.Task[None] | None = None
+        self._closed = False
 
     def add(self, group: Group) -> None:
         """Remove a cgroup once it has no processes, which is polled."""
@@ -40,11 +41,15 @@ class Emptying:
             groups.pop(group.folder, None)
 
     def close(self) -> None:
-        """Remove the cgroups that are empty now."""
+        """Remove the cgroups that are empty now, and try no others any more."""
+        self._closed = True
+        for each in (self._timer, self._removing):
+            if each is not None:
+                each.cancel()
         _not_removed([*self._crowded.values(), *self._trying.values(), *self._new.values()])
 
     def _remove_soon(self) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_KILLED_SECONDS, self._start_removing)
 
