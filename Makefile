@@ -14,7 +14,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-frameworks demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
-  python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
+  python-test-most python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
@@ -38,27 +38,34 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
+# Within ten minutes on two cores, set-up included: all but the tests that take seconds, have the
+# machine for themselves, or need an engine, a browser, Bazel or the sanitizers. CI runs all.
+.PHONY: test-all test-most
+test: $(if $(filter true,$(CI)),test-all,test-most)
+test-most: test-packages .venv/installed-test
+	$(MAKE) --no-print-directory --jobs=2 python-test-most beside-most-tests
+	$(call CTEST,plain,--label-exclude serial)
+
 # Environments first, as two pips would get in each other's way in one of them. Tests in Python
 # wait for most of their time: what computes all the time runs beside them, where they leave a CPU
 # idle. What measures time or counts active workers comes last, alone.
-test: all-packages .venv/installed-docs $(if $(filter true,$(CI)),.venv/installed-fuzz)
-	$(MAKE) --no-print-directory --jobs=3 python-test-parallel beside-tests \
-	  $(if $(filter true,$(CI)),fuzz-beside-tests)
+test-all: all-packages .venv/installed-docs .venv/installed-fuzz
+	$(MAKE) --no-print-directory --jobs=3 python-test-parallel beside-tests fuzz-beside-tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
 	$(MAKE) --no-print-directory cc-test-serial python-test-serial
-	$(if $(filter true,$(CI)),$(MAKE) --no-print-directory --jobs=2 --output-sync=target \
-	  compat coexistence bazel7-test)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target compat coexistence bazel7-test
 
-.PHONY: beside-tests fuzz-beside-tests
+.PHONY: beside-most-tests beside-tests fuzz-beside-tests
+beside-most-tests:
+	nice -n 19 $(MAKE) --no-print-directory --output-sync=target lint cc-build-plain
+beside-tests:
+	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build build/coexistence/installed
 # A minute for each parser of CPUs that nothing else uses: it ends before the tests in Python do. The
 # seed stays the same, so that no change fails by what luck finds in another one.
 fuzz-beside-tests:
 	chrt --idle 0 $(MAKE) --no-print-directory --output-sync=target fuzz FUZZ_SECONDS=60 \
 	  FUZZ_OPTIONS="--seed 1"
-beside-tests:
-	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build \
-	  $(if $(filter true,$(CI)),build/coexistence/installed)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling simulate workload
@@ -105,10 +112,11 @@ bench-lending: .venv/installed-test
 bench-service: .venv/installed-test
 	.venv/bin/python -m benchmarks.service
 
-bench-page: all-packages .venv/installed-test
+bench-page: .venv/installed-test
+	@tools/system_packages.sh browser
 	.venv/bin/python -m benchmarks.page
 # Power: calibrations, metering, units, and a budget that is kept (5 minutes).
-bench-power: all-packages .venv/installed-test
+bench-power: test-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.power
 # The operator, on a fake cluster (20 minutes).
 bench-cluster: .venv/installed-test
@@ -186,6 +194,9 @@ PYTEST = .venv/bin/python -m pytest --ignore=tests/bazel --ignore=tests/coexiste
 WITH_DOCKER = .venv/bin/python tools/docker_engine.py --install --
 python-test: python-test-parallel
 	$(MAKE) --no-print-directory python-test-serial
+python-test-most: .venv/installed-test
+	$(PYTEST) --ignore=tests/containers --ignore=tests/web/browser -n $(WORKERS) --dist loadgroup \
+	  -m "not slow and not serial"
 python-test-parallel: .venv/installed-test
 	$(WITH_DOCKER) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial"
 python-test-serial: .venv/installed-test
@@ -260,8 +271,7 @@ coexistence: build/coexistence/installed
 test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 all-packages:
-	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser \
-	  $(if $(filter true,$(CI)),fuzz)
+	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser fuzz
 
 # Environments. A stamp is newer than all it was made from.
 INSTALL = tools/install.sh .venv/bin/python
