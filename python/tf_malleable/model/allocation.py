@@ -28,10 +28,10 @@ class Grant:
     @property
     def own(self) -> Cpuset:
         """All CPUs of the job, used or lent."""
-        return self.cpus | self.lent
+        return self.cpus | self.lent if self.lent else self.cpus
 
     def __bool__(self) -> bool:
-        return bool(self.own)
+        return bool(self.cpus or self.lent)
 
 
 NO_GRANT = Grant()

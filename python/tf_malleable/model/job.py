@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.job_state import JobState
@@ -93,11 +93,13 @@ class Job:
         as at the last decision.
         """
         # Not a field: equal jobs stay equal, and a changed job starts without values.
-        values: dict[object, tuple[object, Any]] | None = self.__dict__.get("_derived")
-        if values is None:
-            values = self.__dict__["_derived"] = {}
-        known = values.get(compute)
-        if known is None or known[0] is not argument:
-            known = values[compute] = argument, compute(self, argument)
-        found: _T = known[1]
+        found: _T
+        try:
+            of, found = self.__dict__["_derived"][compute]
+            if of is argument:
+                return found
+        except KeyError:
+            pass
+        found = compute(self, argument)
+        self.__dict__.setdefault("_derived", {})[compute] = argument, found
         return found

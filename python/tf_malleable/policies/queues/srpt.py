@@ -127,16 +127,18 @@ class SrptPolicy(CountingPolicy):
 def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
     """Return the weight of each job's speed, from its price."""
     weights: list[float] = []
-    pairs = zip(entries, found, strict=True)
     # Only differences of length are evened out, not those of priority.
-    for _, each in groupby(pairs, key=lambda pair: pair[0].rank[:-1]):
-        group = list(each)
-        top = group[0][1]
+    for _, each in groupby(entries, key=_group):
+        known = [entry.is_known for entry in each]
+        its = found[len(weights) : len(weights) + len(known)]
+        top = its[0]
         # Nothing tells which of the jobs of unknown length ends first.
-        unknown = [price for entry, price in group if not entry.is_known]
+        unknown = [price for price, is_known in zip(its, known, strict=True) if not is_known]
         usual = fmean(unknown) if unknown else top
+        # There are far fewer prices than jobs.
+        evened = {price: top * (price / top) ** urgency for price in {*its, usual}}
         weights += [
-            top * ((price if entry.is_known else usual) / top) ** urgency for entry, price in group
+            evened[price if is_known else usual] for price, is_known in zip(its, known, strict=True)
         ]
     return weights
 
@@ -149,10 +151,12 @@ def _left_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> 
     if sum(counts.values()) == cores:
         return None
     could = cores - sum(
-        job.shape.min for job, *_ in entries if job.state == "running" and not _may_be_paused(job)
+        entry.job.shape.min
+        for entry in entries
+        if not entry.may_be_paused and entry.job.state == "running"
     )
-    for index, (job, *_) in enumerate(entries):
-        if job.id not in counts and job.shape.min <= could:
+    for index, entry in enumerate(entries):
+        if entry.job.id not in counts and entry.job.shape.min <= could:
             return index
     return None
 
@@ -171,7 +175,7 @@ def _goes_first(
         seconds: Run time of each job, by id.
         cost: Cost of a second in which only the others run; above 1, as all jobs end later.
     """
-    if not others or any(other.rank[:-1] < wide.rank[:-1] for other in others):
+    if not others or any(other.group < wide.group for other in others):
         # One of the others is late or has a higher priority.
         return False
     longest = max(seconds[other.job.id] for other in others)
@@ -190,32 +194,40 @@ def _share_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) ->
         counts.update(fill(jobs, [1.0] * len(jobs), cores))
 
 
-class _Entry(NamedTuple):
+@dataclass(frozen=True, slots=True)  # A decision reads the fields of a thousand entries.
+class _Entry:
     """A job in the order in which jobs are served.
 
     Attributes:
         job: The job.
         curve: Speed-up curve.
         is_known: Whether its length is known.
+        may_be_paused: Whether its length is known, or was until the job exceeded it.
+        is_timed: Whether it is a run time, not a number of steps, that tells so.
         left: Remaining work, in seconds on one core.
         limit: Number of cores with which it is fastest.
         usable: The same, or min once all steps are done.
         is_late: Whether the job has been without cores for too long.
         late_at: Time at which the job becomes late if it gets no cores.
+        group: What goes before the length in the order.
         rank: Place in the order; lower goes first.
     """
 
     job: Job
     curve: Curve
     is_known: bool
+    may_be_paused: bool
+    is_timed: bool
     left: float
     limit: int
     usable: int
     is_late: bool
     late_at: float
+    group: tuple[float, ...]
     rank: tuple[float, ...]
 
 
+_group: Final = attrgetter("group")
 _rank: Final = attrgetter("rank")
 
 
@@ -235,12 +247,15 @@ def _admitted(
         cores: Number of cores.
         first: Index of the job that goes before all others that are not late.
     """
-    running = first_started(entry.job for entry in entries if entry.job.state == "running")
-    counts = least([job for job in running if not _may_be_paused(job)], cores)
+    staying = [
+        entry.job for entry in entries if not entry.may_be_paused and entry.job.state == "running"
+    ]
+    counts = least(first_started(staying), cores)
     free = cores - sum(counts.values())
     blocked = False
     for index in _in_turn(entries, best, first):
-        job, is_late = entries[index].job, entries[index].is_late
+        entry = entries[index]
+        job, is_late = entry.job, entry.is_late
         if not free and not is_late:
             break
         have = counts.get(job.id, 0)
@@ -248,12 +263,13 @@ def _admitted(
             if job.shape.min > free:
                 blocked = blocked or is_late
                 continue
-            if blocked and not _may_be_paused(job):
+            if blocked and not entry.may_be_paused:
                 # This job could no longer make room.
                 continue
-        more = max(0, min(max(job.shape.min, best[index]) - have, free))
-        counts[job.id] = have + more
-        free -= more
+        more = min(max(job.shape.min, best[index]) - have, free)
+        if more > 0:
+            counts[job.id] = have + more
+            free -= more
     for entry, most in zip(entries, usable, strict=True):
         if not free:
             break
@@ -287,46 +303,47 @@ def _steadied(ranked: Sequence[Job], counts: dict[str, int], noise: float) -> di
     return now if same else counts
 
 
-def _is_ending(job: Job) -> bool:
-    """Return whether all steps are done: the rest is short and runs on one core."""
-    return steps_left(job) == 0.0
-
-
-def _may_be_paused(job: Job) -> bool:
-    return steps_left(job) is not None or job.expected_seconds is not None
-
-
 def _ranked(jobs: Sequence[Job], assumed: _Assumed, now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
-    return sorted([_entry(job, assumed, now) for job in jobs], key=_rank)
-
-
-def _entry(job: Job, assumed: _Assumed, now: float) -> _Entry:
-    entry, late = job.derived(_entries, assumed)
+    entries = [job.derived(_entry, assumed) for job in jobs]
     # Independent of whether a job runs, so that a decision does not reverse itself.
-    return late if now >= entry.late_at else entry
+    return sorted(
+        [
+            entry if now < entry.late_at else entry.job.derived(_late_entry, assumed)
+            for entry in entries
+        ],
+        key=_rank,
+    )
 
 
-def _entries(job: Job, assumed: _Assumed) -> tuple[_Entry, _Entry]:
-    """Return the job as it is, and as it is once it is late."""
+def _entry(job: Job, assumed: _Assumed) -> _Entry:
+    """Return the job as it is until it is late."""
     curve = fit(job.rates, assumed.curve)
     left = remaining_work(job, assumed.curve, assumed.usual_seconds)
-    known = steps_left(job) is not None or expected_left(job) is not None
+    steps = steps_left(job)
     limit = max(job.shape.min, curve.fastest(job.shape.max))
     patience = OVERTAKING_SECONDS + OVERTAKING_RUN_TIMES * (job.run_seconds + left)
-    rank = (1.0, -job.priority, geometric_step(left, assumed.factor))
-    entry = _Entry(
+    group = (1.0, -job.priority)
+    return _Entry(
         job,
         curve,
-        known,
-        left,
-        limit,
-        job.shape.min if _is_ending(job) else limit,
-        False,
-        job.submitted + job.run_seconds + patience,
-        rank,
+        is_known=steps is not None or expected_left(job) is not None,
+        may_be_paused=steps is not None or job.expected_seconds is not None,
+        is_timed=steps is None and job.expected_seconds is not None,
+        left=left,
+        limit=limit,
+        # Once all steps are done, the rest is short and runs on one core.
+        usable=job.shape.min if steps == 0.0 else limit,
+        is_late=False,
+        late_at=job.submitted + job.run_seconds + patience,
+        group=group,
+        rank=(*group, geometric_step(left, assumed.factor)),
     )
-    return entry, entry._replace(is_late=True, rank=(0.0, arrival(job)))
+
+
+def _late_entry(job: Job, assumed: _Assumed) -> _Entry:
+    entry = job.derived(_entry, assumed)
+    return replace(entry, is_late=True, group=(0.0,), rank=(0.0, arrival(job)))
 
 
 class _Assumed(NamedTuple):
@@ -367,18 +384,16 @@ def _review_at(
     entries: Sequence[_Entry], counts: dict[str, int], now: float, factor: float
 ) -> float | None:
     """Return when time alone will change which jobs run, or how; None if it will not."""
-    times: list[float] = []
-    waiting = [entry for entry in entries if entry.job.id not in counts]
-    if waiting:
-        # A job of unknown or exceeded length counts as longer the longer it runs.
-        times += [
-            now
-            + (
-                expected_left(job)
-                or factor ** geometric_step(job.run_seconds, factor) - job.run_seconds
-            )
-            for job, *_ in entries
-            if job.id in counts and steps_left(job) is None and _may_be_paused(job)
-        ]
-        times += [entry.late_at for entry in waiting if not entry.is_late]
+    if len(counts) == len(entries):
+        return None
+    times = [entry.late_at for entry in entries if not entry.is_late and entry.job.id not in counts]
+    # A job of unknown or exceeded length counts as longer the longer it runs.
+    times += [
+        now
+        + (
+            expected_left(job)
+            or factor ** geometric_step(job.run_seconds, factor) - job.run_seconds
+        )
+        for job in [entry.job for entry in entries if entry.is_timed and entry.job.id in counts]
+    ]
     return max(min(times), now + _SHORTEST_REVIEW_SECONDS) if times else None

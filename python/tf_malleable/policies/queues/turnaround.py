@@ -41,7 +41,7 @@ def prices(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[f
     share = max(1, cores // bundle)
     unit = max(1, -(-share // _CORES))
     found = _solve(curves[::bundle], limits[::bundle], share, unit)
-    return [found[index // bundle] for index in range(len(curves))]
+    return [price for price in found for _ in range(bundle)][: len(curves)]
 
 
 def hand_out(
@@ -61,9 +61,10 @@ def hand_out(
         odds: Probability that a job can use more than one core; None if all can.
     """
     counts = [0] * len(curves)
-    # The first core makes each job as fast as on one core.
-    queue = [(-weight, index) for index, weight in enumerate(weights)]
-    heapq.heapify(queue)
+    speeds = [1.0] * len(curves)
+    # The first core makes each job as fast as on one core; only so many jobs can get one.
+    first = sorted(range(len(curves)), key=weights.__getitem__, reverse=True)[:cores]
+    queue = [(-weights[index], index) for index in first]
     free = cores
     while free and queue:
         index = queue[0][1]
@@ -72,7 +73,9 @@ def hand_out(
         count, curve = counts[index], curves[index]
         gain = 0.0
         if count < limits[index]:
-            gain = weights[index] * (curve.speedup(count + 1) - curve.speedup(count))
+            speed = curve.speedup(count + 1)
+            gain = weights[index] * (speed - speeds[index])
+            speeds[index] = speed
             gain *= 1.0 if odds is None else odds[index]
         if gain > 0.0:
             heapq.heapreplace(queue, (-gain, index))

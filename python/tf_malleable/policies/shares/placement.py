@@ -139,6 +139,7 @@ class _Free:
 
     def __init__(self, layout: Layout, free: Iterable[int]) -> None:
         self._layout = layout
+        self._core = layout.core
         self._sizes = sorted(set(layout.size.values()), reverse=True)
         self._left: dict[int, int] = {}
         # By node, then by size or core. The last is taken first, so these are built in
@@ -229,15 +230,16 @@ class _Free:
 
     def _take_parts(self, node: int, more: int) -> list[int]:
         taken: list[int] = []
+        whole, parts = self._whole[node], self._parts[node]
         while len(taken) < more:
             for size in reversed(self._sizes):
-                if self._whole[node].get(size):
-                    cpus = self._whole[node][size].pop()
-                    core = self._layout.core[cpus[0]]
-                    self._parts[node][core] = cpus
+                if whole.get(size):
+                    cpus = whole[size].pop()
+                    core = self._core[cpus[0]]
+                    parts[core] = cpus
                     break
             else:
-                core = next(reversed(self._parts[node]))
+                core = next(reversed(parts))
             taken += self._cut(node, core, more - len(taken))
         return taken
 

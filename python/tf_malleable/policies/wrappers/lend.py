@@ -110,16 +110,15 @@ def _dwelling(
     found: list[Job] = []
     dwelt_at: float | None = None
     for job in jobs:
-        until = -math.inf
         if job.state == "running":
             until = _resized(job) + DWELL_SECONDS
             if len(lenders) > 1 or job.user not in lenders:
                 until = max(until, job.calm_at(_MOST_UNREST))
-        own = max(job.shape.min, len(job.grant.own)) if now < until else job.shape.max
-        if own < job.shape.max:
-            dwelt_at = _earliest(dwelt_at, until)
-            shape = Shape(job.shape.min, min(job.shape.preferred, own), own)
-            job = replace(job, shape=shape)
+            own = max(job.shape.min, len(job.grant.own))
+            if now < until and own < job.shape.max:
+                dwelt_at = _earliest(dwelt_at, until)
+                shape = Shape(job.shape.min, min(job.shape.preferred, own), own)
+                job = replace(job, shape=shape)
         found.append(job)
     return found, dwelt_at
 
