@@ -48,18 +48,26 @@ def one(key: Key) -> Fared:
 
 
 def points(found: Mapping[Key, Fared]) -> dict[str, dict[float, dict[str, float]]]:
-    """Return the mean ratios to the usual value: by constant, value and measure."""
+    """Return the ratios to the usual value: by constant, value and measure.
+
+    Of the turnaround also those of the settings in which it is best and worst.
+    """
     ratios: dict[str, dict[float, dict[str, float]]] = {}
     for name, value in dict.fromkeys(key[:2] for key in found):
         usual = getattr(USUAL, name)
-        pairs = [
-            (fared, found[(name, usual, *key[2:])])
-            for key, fared in found.items()
-            if key[:2] == (name, value)
-        ]
+        turnarounds: dict[str, list[float]] = {}
+        makespans: list[float] = []
+        for key, fared in found.items():
+            if key[:2] == (name, value):
+                base = found[(name, usual, *key[2:])]
+                turnarounds.setdefault(key[2], []).append(fared.turnaround / base.turnaround)
+                makespans.append(fared.makespan / base.makespan)
+        means = [geometric_mean(each) for each in turnarounds.values()]
         ratios.setdefault(name, {})[value] = {
-            "turnaround": geometric_mean(a.turnaround / b.turnaround for a, b in pairs),
-            "makespan": geometric_mean(a.makespan / b.makespan for a, b in pairs),
+            "turnaround": geometric_mean(means),
+            "best": min(means),
+            "worst": max(means),
+            "makespan": geometric_mean(makespans),
         }
     return ratios
 
@@ -71,9 +79,8 @@ def draw(ratios: Mapping[str, Mapping[float, Mapping[str, float]]]) -> Figure:
     from tf_malleable.figures import style
 
     figure = Figure(figsize=(9, 2.6), layout="constrained")
-    for axes, (name, values) in zip(
-        figure.subplots(1, len(ratios), sharey=True), ratios.items(), strict=True
-    ):
+    grid = figure.subplots(1, len(ratios), sharey=True, squeeze=False)
+    for axes, (name, values) in zip(grid[0], ratios.items(), strict=True):
         shown = sorted(values)
         for measure, color in zip(("turnaround", "makespan"), style.COLOURS, strict=False):
             label = "mean turnaround" if measure == "turnaround" else measure
@@ -85,13 +92,13 @@ def draw(ratios: Mapping[str, Mapping[float, Mapping[str, float]]]) -> Figure:
     return figure
 
 
-def run(seeds: int, workers: int, out: Path) -> None:
+def run(constants: Sequence[str], seeds: int, workers: int, out: Path) -> None:
     """Simulate, write and print."""
     cells = [cell.name for cell in chosen()]
     keys = [
         (name, value, cell, 1001 + seed)
-        for name, values in VALUES.items()
-        for value in sorted({*values, getattr(USUAL, name)})
+        for name in dict.fromkeys(constants)
+        for value in sorted({*VALUES[name], getattr(USUAL, name)})
         for cell, seed in product(cells, range(seeds))
     ]
     say, found = sayer(), {}
@@ -104,20 +111,22 @@ def run(seeds: int, workers: int, out: Path) -> None:
     content = {**machine.describe(), "seeds": seeds, "usual": asdict(USUAL), "ratios": ratios}
     (out / "sensitivity.json").write_text(json.dumps(content, indent=1) + "\n")
     draw(ratios).savefig(out / "sensitivity.png", dpi=120)
-    print("\n| constant | value | mean turnaround | makespan |\n| --- | --- | --- | --- |")
+    titles = ("constant", "value", "mean turnaround", "best setting", "worst setting", "makespan")
+    print(f"\n| {' | '.join(titles)} |\n{'| --- ' * len(titles)}|")
     for name, values in ratios.items():
         for value, each in sorted(values.items()):
-            print(f"| {name} | {value:g} | {each['turnaround']:.3f} | {each['makespan']:.3f} |")
+            print(f"| {name} | {value:g} | {' | '.join(f'{x:.3f}' for x in each.values())} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
     line = Parser("sensitivity", description=__doc__)
+    line.add_argument("--constants", nargs="+", choices=list(VALUES), default=list(VALUES))
     line.add_argument("--seeds", type=positive, default=5, help="seeds, from 1001 on")
     line.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
     line.add_argument("--out", type=Path, default=Path("out/streams"))
     said = line.parse_args(arguments)
-    return finish("sensitivity", lambda: run(said.seeds, said.workers, said.out))
+    return finish("sensitivity", lambda: run(said.constants, said.seeds, said.workers, said.out))
 
 
 if __name__ == "__main__":

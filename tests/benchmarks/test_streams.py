@@ -158,11 +158,25 @@ def test_the_sensitivity_compares_each_value_with_the_usual_one():
     assert set(VALUES) == {field.name for field in fields(USUAL)}
 
 
+def test_the_sensitivity_tells_the_best_and_the_worst_setting():
+    found = {
+        ("noise", USUAL.noise, "one", 1): fared(10.0),
+        ("noise", USUAL.noise, "other", 1): fared(10.0),
+        ("noise", 0.5, "one", 1): fared(5.0),
+        ("noise", 0.5, "other", 1): fared(20.0),
+    }
+    of = points(found)["noise"][0.5]
+    assert (of["best"], of["turnaround"], of["worst"]) == pytest.approx((0.5, 1.0, 2.0))
+
+
 @pytest.mark.slow
 def test_the_sensitivity_is_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sensitivity, "VALUES", {"urgency": (1.0,), "noise": (0.5,)})
     monkeypatch.setattr(sensitivity, "chosen", lambda: [Cell("small", "jobs=10,max-cores=4", 4)])
     monkeypatch.setattr(sensitivity, "ProcessPoolExecutor", ThreadPoolExecutor)
-    assert sensitivity.main(["--seeds", "1", "--out", str(tmp_path)]) == 0
-    assert "| urgency | 1 |" in capsys.readouterr().out
+    asked = ["--constants", "urgency", "--seeds", "1", "--out", str(tmp_path)]
+    assert sensitivity.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "| urgency | 1 |" in out
+    assert "noise" not in out
     assert (tmp_path / "sensitivity.png").stat().st_size > 1000
