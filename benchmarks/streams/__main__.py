@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.common import machine
 from benchmarks.common.command_line import finish, positive, sayer
 from benchmarks.streams.cells import cells
-from benchmarks.streams.ratios import MEASURES, Fared, compare, table
+from benchmarks.streams.ratios import (
+    MEASURES,
+    Fared,
+    against_best,
+    compare,
+    summary,
+    table,
+)
 from benchmarks.streams.runs_file import Key, RunsFile
 from benchmarks.streams.simulated import bound, reference, simulated
 from examples.command_line import Parser
@@ -26,6 +33,7 @@ from tf_malleable.policies import registry
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from benchmarks.common.estimates import Estimate
     from benchmarks.streams.ratios import Runs
 
 BASE: Final = "equal"
@@ -117,7 +125,25 @@ def run(keys: Iterable[Key], workers: int, out: Path, as_json: bool) -> None:
     content = results(runs)
     (out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
     draw(runs, BASE).savefig(out / "results.png", dpi=120)
-    print(json.dumps(content) if as_json else f"{' / '.join(MEASURES)}\n\n{table(runs, BASE)}")
+    if as_json:
+        print(json.dumps(content))
+        return
+    print(f"{' / '.join(MEASURES)}\n\n{table(runs, BASE)}")
+    against = {name: each for name, each in in_their_cells(runs).items() if each}
+    if against:
+        print(f"\n{registry.DEFAULT} relative to others\n\n{summary(against)}")
+
+
+def in_their_cells(runs: Runs) -> dict[str, dict[str, dict[str, Estimate]]]:
+    """Return the default's ratios to the best policy of each cell, and to who knows all."""
+    every = {name for policies in runs.values() for name in policies}
+    return {
+        name: against_best(runs, registry.DEFAULT, others)
+        for name, others in (
+            ("the best of all policies", sorted(every - {BOUND, REFERENCE})),
+            (REFERENCE, [REFERENCE]),
+        )
+    }
 
 
 def results(runs: Runs) -> Mapping[str, object]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Final
@@ -68,6 +68,52 @@ def compare(runs: Runs, base: str) -> dict[str, dict[str, dict[str, Estimate]]]:
                     for measure in MEASURES
                 }
     return found
+
+
+def against_best(
+    runs: Runs, policy: str, others: Collection[str]
+) -> dict[str, dict[str, Estimate]]:
+    """Return a policy's ratios, by cell and measure, to the best of others in that very cell.
+
+    Args:
+        runs: How each stream fared. Only seeds that were run with all these policies count.
+        policy: The policy.
+        others: Those that are compared; a cell that lacks one is left out.
+    """
+    found: dict[str, dict[str, Estimate]] = {}
+    for cell, policies in runs.items():
+        every = [policies.get(name, {}) for name in (policy, *others)]
+        seeds = sorted(set.intersection(*(set(each) for each in every)))
+        if not seeds:
+            continue
+        found[cell] = {}
+        for measure in MEASURES:
+            ours, *theirs = [[getattr(each[seed], measure) for seed in seeds] for each in every]
+            found[cell][measure] = paired(ours, min(theirs, key=geometric_mean))
+    return found
+
+
+def summary(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
+    """Return a Markdown table of means and highest cells, for turnaround and makespan.
+
+    Args:
+        against: Ratios by what they are relative to, cell and measure.
+    """
+    lines = [
+        "| relative to | cells | turnaround | highest | makespan | highest |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, cells in against.items():
+        shown = []
+        for measure in ("turnaround", "makespan"):
+            ratios = [ratios[measure] for ratios in cells.values()]
+            top = max(ratios, key=lambda ratio: ratio.value)
+            shown += [
+                f"{geometric_mean(ratio.value for ratio in ratios):.3f}",
+                f"{top.value:.3f} [{top.low:.3f} – {top.high:.3f}]",
+            ]
+        lines.append(f"| {name} | {len(cells)} | {' | '.join(shown)} |")
+    return "\n".join(lines)
 
 
 def means(

@@ -16,7 +16,7 @@ from benchmarks.streams.__main__ import main
 from benchmarks.streams.cells import Cell, cells, drawn, grid, philly
 from benchmarks.streams.decomposition import SWITCHES, chosen, switched
 from benchmarks.streams.decomposition import table as decomposition
-from benchmarks.streams.ratios import Fared, compare, means, paired, table
+from benchmarks.streams.ratios import Fared, against_best, compare, means, paired, summary, table
 from benchmarks.streams.sensitivity import VALUES, points
 from benchmarks.streams.simulated import alone, bound, reference, simulated
 from tf_malleable.model import Shape
@@ -36,6 +36,26 @@ def test_there_are_90_cells_of_a_grid_60_that_were_drawn_and_4_of_a_trace():
     kinds = Counter(name.split(": ")[1].split(",")[0] for name in list(cells())[90:150])
     assert len(kinds) == 8
     assert min(kinds.values()) >= 7
+
+
+def test_a_policy_is_compared_with_the_best_of_each_cell():
+    runs = {
+        "one": {
+            "ours": {1: fared(9.0), 2: fared(9.0)},
+            "equal": {1: fared(10.0), 2: fared(10.0)},
+            "other": {1: fared(20.0), 2: fared(2.0)},
+        },
+        "two": {"ours": {1: fared(9.0)}, "equal": {1: fared(8.0)}, "other": {1: fared(12.0)}},
+        "lacking": {"ours": {1: fared(9.0)}, "equal": {1: fared(8.0)}},
+    }
+    found = against_best(runs, "ours", ["ours", "equal", "other"])
+    # The other one has 20 and 2 s: in the geometric mean 6.3, less than 9 and 10.
+    assert found["one"]["turnaround"].value == pytest.approx(9.0 / math.sqrt(40.0))
+    assert found["two"]["turnaround"].value == pytest.approx(9.0 / 8.0)
+    assert "lacking" not in found
+    assert (
+        summary({"the best": found}).splitlines()[2].startswith("| the best | 2 | 1.265 | 1.423 ")
+    )
 
 
 @pytest.mark.parametrize("seed", range(100, 116))
