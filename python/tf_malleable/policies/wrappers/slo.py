@@ -90,8 +90,7 @@ class SloPolicy:
         services = [job for job in jobs if job.load is not None]
         others = [job for job in jobs if job.load is None]
         users = {job.user for job in jobs}
-        counts = self._counts(services, users, machine, now)
-        most = self._enlarged(counts, services, users, machine) if machine.preempts else counts
+        counts, most = self._counts(services, users, machine, now)
         placed = place(most, [job for job in services if job.id in most], machine)
         grants = {job: Grant(cpus) for job, cpus in placed.items()}
         used = frozenset[int]().union(*placed.values())
@@ -111,8 +110,8 @@ class SloPolicy:
 
     def _counts(
         self, services: Sequence[Job], users: Collection[int | None], machine: Machine, now: float
-    ) -> dict[str, int]:
-        """Return the number of cores of each service that gets any, as far as it needs them."""
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the number of cores that each service needs, as far as it gets any; and has."""
         cores = len(machine.cpus)
         left = {user: self._most(user, users, cores) for user in users}
         slots = {user: self._slots(user) for user in users}
@@ -124,35 +123,22 @@ class SloPolicy:
                 cores -= job.shape.min
                 left[job.user] -= job.shape.min
                 slots[job.user] -= 1
-        for job in oldest_first:
-            if job.id in counts:
-                wanted = _busy(job) if machine.preempts else needed(job, now)
-                more = min(wanted - counts[job.id], cores, left[job.user])
-                counts[job.id] += more
-                cores -= more
-                left[job.user] -= more
-        return counts
 
-    def _enlarged(
-        self,
-        counts: Mapping[str, int],
-        services: Sequence[Job],
-        users: Collection[int | None],
-        machine: Machine,
-    ) -> dict[str, int]:
-        """Return the number of cores of each service if it has all that it may have."""
-        enlarged = dict(counts)
-        cores = len(machine.cpus) - sum(counts.values())
-        left = {user: self._most(user, users, len(machine.cpus)) for user in users}
-        for job in services:
-            left[job.user] -= counts.get(job.id, 0)
-        for job in sorted(services, key=lambda job: job.submitted):
-            if job.id in counts and self._quotas.of(job.user).max_cores is None:
-                more = min(job.shape.max - counts[job.id], cores, left[job.user])
-                enlarged[job.id] += more
-                cores -= more
-                left[job.user] -= more
-        return enlarged
+        def enlarge(counts: dict[str, int], job: Job, wanted: int) -> None:
+            nonlocal cores
+            more = min(wanted - counts[job.id], cores, left[job.user])
+            counts[job.id] += more
+            cores -= more
+            left[job.user] -= more
+
+        running = [job for job in oldest_first if job.id in counts]
+        for job in running:
+            enlarge(counts, job, _busy(job) if machine.preempts else needed(job, now))
+        most = dict(counts)
+        for job in running if machine.preempts else ():
+            if self._quotas.of(job.user).max_cores is None:
+                enlarge(most, job, job.shape.max)
+        return counts, most
 
     def _most(self, user: int | None, users: Collection[int | None], cores: int) -> int:
         """Return how many cores a user's services may have together."""
