@@ -64,6 +64,17 @@ def test_what_it_says_of_one_job_is_known(tmp_path):
     assert row["counts"]["arrivals"] == row["counts"]["ends"] == 1
 
 
+def test_a_service_shares_its_core_unless_weights_are_off(tmp_path):
+    plan = tmp_path / "service.txt"
+    service = "--slo p99=1s --requests 50:0.01 --work 400 -- python serve.py"
+    plan.write_text(f"0 --max 1 {service}\n0 --max 1 --work 100 -- python train.py\n")
+    makespans = []
+    for weights in ("auto", "off"):
+        said = simulated(plan, "--cores", 1, "--policy", "equal", "--cpu-weights", weights)
+        makespans.append(said["workloads"][0]["results"][0]["summary"]["makespan"])
+    assert makespans == pytest.approx([400, 500], abs=0.1)
+
+
 def test_the_same_seed_prints_the_same_bytes(plan):
     arguments = ("--generate", "jobs=40,load=0.8", "--noise", 0.1, "--cores", 4, "--json")
     said = [said_by(*arguments, "--seed", seed) for seed in (1, 1, 2)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -17,6 +18,7 @@ from tf_malleable.simulate.engine.task import Task
 
 SERIAL = amdahl(1.0)
 OBJECTIVE = Slo(99, 0.05)
+SHARED = Slo(99, 1.0)
 # From 0.3 of a core to 1.5 in bursts.
 BURSTS = RequestStream(30, 0.01, Bursts(5, 10, 60))
 
@@ -84,6 +86,40 @@ def test_an_objective_is_kept_beside_trainings_and_they_get_what_is_left(policy)
     assert jobs[0].latency.p99 <= 0.05 < without[0].latency.p99
     # The service needs 0.5 cores of 4, on average, and has them in whole cores.
     assert max(job.ended for job in jobs) < 1.5 * max(job.ended for job in without)
+
+
+@pytest.mark.parametrize(("cores", "work", "seconds"), [(1, 100, 200), (2, 300, 200)])
+def test_a_training_has_what_a_service_that_preempts_it_leaves(cores, work, seconds):
+    """Of one core half, of two three halves; and the service computes as if it were alone."""
+    half = RequestStream(50, 0.01)
+    service = Task("serve", 0, 300, SERIAL, Shape(1, 9, 9), steps=None, requests=half, slo=SHARED)
+    training = Task("train", 0, work, shape=Shape(1, 9, 9))
+    scenario = Scenario((replace(Machine.flat(cores), preempts=True),))
+    alone = simulate([service], "equal", scenario).history.jobs[0]
+    beside, train = simulate([service, training], "equal", scenario).history.jobs
+    assert beside.latency == alone.latency
+    assert train.ended - train.submitted == pytest.approx(seconds, rel=0.05)
+    assert train.cpu_seconds == pytest.approx(work, rel=0.001)
+    assert train.resizes == 0
+
+
+def test_a_training_goes_on_at_full_speed_once_the_service_has_ended():
+    half = RequestStream(50, 0.01)
+    service = Task("serve", 0, 100, SERIAL, steps=None, requests=half, slo=SHARED)
+    training = Task("train", 0, 150)
+    scenario = Scenario((replace(Machine.flat(1), preempts=True),))
+    train = simulate([service, training], "equal", scenario).history.jobs[-1]
+    assert train.ended == pytest.approx(200, rel=0.05)  # Of 100 s half, and then 100 s.
+
+
+def test_bursts_take_from_a_training_that_shares_the_cores_what_they_need():
+    """In a minute, 50 s of 1.7 cores and 10 s of 0.5 are 90 core seconds."""
+    shape = Shape(1, 2, 2)
+    service = Task("serve", 0, 600, SERIAL, shape, steps=None, requests=BURSTS, slo=SHARED)
+    training = Task("train", 0, 810, shape=shape)
+    scenario = Scenario((replace(Machine.flat(2), preempts=True),))
+    train = simulate([service, training], "equal", scenario).history.jobs[-1]
+    assert train.ended == pytest.approx(540, rel=0.03)
 
 
 def test_the_same_seed_has_the_same_latencies():

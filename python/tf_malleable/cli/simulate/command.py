@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,12 @@ _INTERRUPTED: Final = 130
     metavar="N",
     default=1,
     help="CPUs of a physical core.  [default: 1]",
+)
+@click.option(
+    "--cpu-weights",
+    type=click.Choice(["auto", "off"]),
+    default="auto",
+    help="Whether services share cores with jobs that they preempt.  [default: auto]",
 )
 @click.option(
     "--from-history",
@@ -151,6 +158,7 @@ def simulate(
     hosts: int,
     numa: int,
     smt: int,
+    cpu_weights: str,
     history: str | None,
     generated: tuple[str, ...],
     curve: str,
@@ -187,7 +195,7 @@ def simulate(
     past = None if history is None else _past(history)
     if cores is None:
         cores = (past and past[1]) or len(os.sched_getaffinity(0))
-    machine = Machine.regular(cores, numa, smt)
+    machine = replace(Machine.regular(cores, numa, smt), preempts=cpu_weights == "auto")
     if not files and not generated and past is None:
         raise click.UsageError(
             "there is nothing to simulate: give a file, --from-history or --generate"

@@ -169,6 +169,8 @@ class Host:
         self._alike: dict[tuple[int, str], set[str]] = {}
         self._sampled: dict[str, SimulatedJob] = {}
         self._sampling: Timer | None = None
+        # Part of the time of each shared CPU that its owner takes.
+        self._taken: dict[int, float] = {}
         self._loop = DecisionLoop(_VirtualTimers(clock), self)
         self._react_soon = self._loop.request
         self._in_vain = 0
@@ -277,10 +279,30 @@ class Host:
             news = news or job.has_news
             if not job.samples_left:
                 del self._sampled[name]
+        self._share_cores(now)
         if news:
             self._react_soon()
         if self._sampled:
             self._sample_soon()
+
+    def _share_cores(self, now: float) -> None:
+        """Have owners preempt the jobs on cores that they share, as much as they computed lately.
+
+        An owner computes there only as far as its other cores do not suffice.
+        """
+        before, self._taken = self._taken, {}
+        for job in self._sampled.values():
+            grant = job.record.grant
+            if shared := grant.cpus & grant.lent:
+                rest = len(grant.cpus) - len(shared)
+                part = max(0.0, (job.usage.used or 0.0) - rest) / len(shared)
+                self._taken.update(dict.fromkeys(shared, min(1.0, part)))
+        for job in self.jobs.values() if self._taken or before else ():
+            cpus = job.record.grant.cpus - job.record.grant.lent
+            lost = sum(self._taken.get(cpu, 0.0) for cpu in cpus)
+            if job.share(1 - lost / len(cpus) if lost else 1.0, now):
+                self._expect_end(job)
+                self._expect_news(job)
 
     # Effects of the decision loop.
 
@@ -315,6 +337,7 @@ class Host:
         """Carry out changes; see Effects."""
         for change in found:
             self._apply(change, now)
+        self._share_cores(now)
 
     def _ask(self, candidates: list[Candidate], now: float) -> Allocation:
         try:

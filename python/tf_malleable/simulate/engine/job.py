@@ -93,6 +93,8 @@ class SimulatedJob:
         self._switch_at = math.inf
         self._rate = 0.0
         self._use = 0.0
+        # Part of its cores' time that owners who preempt it leave.
+        self._share = 1.0
         self._steady_since = self._at
         self._idle: Job | None = None
         # Seconds with cores, by phase.
@@ -122,6 +124,17 @@ class SimulatedJob:
         if not delay:
             self.advance(now)
         return before
+
+    def share(self, part: float, now: float) -> bool:
+        """Note the part of its cores' time that their owners leave; return whether it is new."""
+        if part == self._share:
+            return False
+        self.advance(now)
+        self._report(now)
+        self._prepare_samples(now)
+        self._share = part
+        self._steady()
+        return True
 
     def learn(self, lessons: Lessons) -> None:
         """Replace the lessons of earlier jobs."""
@@ -196,7 +209,7 @@ class SimulatedJob:
     def _steady(self) -> None:
         """Note speed and CPU use, which now stay constant for a while."""
         self._steady_since = self._at
-        self._rate, self._use = self._pace(self._cores)
+        self._rate, self._use = self._pace_beside(self._cores)
 
     def _pace(self, cores: int) -> tuple[float, float]:
         """Return the speed of the phase and its CPU use, with these cores."""
@@ -209,6 +222,11 @@ class SimulatedJob:
         if cores:
             return self._speed_with(cores), float(cores)
         return ON_A_LENT_CPU * self._speed_with(1), ON_A_LENT_CPU
+
+    def _pace_beside(self, cores: int) -> tuple[float, float]:
+        """Return the same beside the owners of these cores."""
+        rate, use = self._pace(cores)
+        return (rate * self._share, use * self._share) if use else (rate, use)
 
     def _speed_with(self, cores: int) -> float:
         speed = self._speeds.get(cores)
@@ -225,7 +243,7 @@ class SimulatedJob:
         before = self._rate * (self._switch_at - self._at)
         if before >= self._left:
             return self._at + self._left / self._rate
-        rate, _ = self._pace(self._next_cores)
+        rate, _ = self._pace_beside(self._next_cores)
         return self._switch_at + (self._left - before) / rate if rate else math.inf
 
     # What the controller measures.
@@ -282,8 +300,12 @@ class SimulatedJob:
             self.usage.forget()
 
     def _add_sample(self, cpu_seconds: float, at: float) -> None:
-        is_queueing = self._cores == 0 and self._phase not in _ASLEEP
-        self.usage.add(cpu_seconds, 1.0 if is_queueing else 0.0, at)
+        runnable = 0.0
+        if self._cores == 0 and self._phase not in _ASLEEP:
+            runnable = 1.0
+        elif self._share < 1:
+            runnable = self._pace(self._cores)[1]
+        self.usage.add(cpu_seconds, runnable, at)
 
     @property
     def level(self) -> int:

@@ -59,7 +59,7 @@ class SimulatedService(SimulatedJob):
         seconds, is_serving = until - self._at, self._phase == "working"
         super()._go_on(until)
         if seconds > 0 and is_serving and self.record.started is not None:
-            cores = ON_A_LENT_CPU if self._cores == 0 else max(0, self._cores)
+            cores = ON_A_LENT_CPU if self._cores == 0 else max(0, self._cores) * self._share
             until = self._queue.at + seconds
             self.cpu_seconds += self._queue.advance(until, cores, self._speed_of_one)
 
