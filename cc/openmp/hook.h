@@ -21,6 +21,8 @@ namespace openmp {
 struct ThreadState {
   Operation operation;
   Latch latches[kMostRuntimes];
+  // 1 + Forks() at the last team of more than one thread; 0 if none.
+  unsigned forks_at_team[kMostRuntimes];
   // Answer to omp_get_num_procs, and the operation that it is for.
   int procs;
   unsigned procs_operation;
@@ -33,6 +35,9 @@ struct ThreadState {
 
 // Of the calling thread.
 extern thread_local ThreadState thread_state;
+
+// Whether teams of this caller can follow the limit.
+bool CanFollow(const Caller& caller);
 
 }  // namespace openmp
 }  // namespace tf_malleable

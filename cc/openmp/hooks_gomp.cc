@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Hooks of what programs compiled by GCC call of libgomp. LLVM's and Intel's
-// runtimes export the same functions.
+// Hooks of what programs compiled by GCC call of libgomp, and those compiled by
+// Clang of LLVM's or Intel's runtime, which exports the same functions, too.
 
 #include <stdint.h>
 
@@ -13,6 +13,11 @@ namespace openmp {
 
 thread_local ThreadState thread_state;
 
+bool CanFollow(const Caller& caller) {
+  return caller.runtime != nullptr && caller.how != Class::kConfined &&
+         !IsPlaced() && (caller.runtime->is_libgomp || !IsPlacedByKmp());
+}
+
 namespace {
 
 int Min(int a, int b) { return a < b ? a : b; }
@@ -20,8 +25,7 @@ int Min(int a, int b) { return a < b ? a : b; }
 // Whether teams of this caller are to follow the limit here. Inside a region
 // they have the number that its team has inherited.
 bool IsFollowing(const Caller& caller) {
-  return caller.runtime != nullptr && caller.how != Class::kConfined &&
-         !IsPlaced() && caller.runtime->get_level() == 0;
+  return CanFollow(caller) && caller.runtime->get_level() == 0;
 }
 
 int BoundOf(const Runtime& runtime) {
@@ -29,12 +33,21 @@ int BoundOf(const Runtime& runtime) {
   return bound > 0 ? bound : UserBound();
 }
 
+// Limit of the calling thread's teams. A team of libgomp waits for ever for the
+// threads of the last one, which a forked child has lost.
+int LimitOf(const Runtime& runtime) {
+  const unsigned then = thread_state.forks_at_team[runtime.index];
+  const bool has_lost_threads =
+      runtime.is_libgomp && then != 0 && then != 1 + Forks();
+  return has_lost_threads ? 1 : Limit();
+}
+
 // Lets the runtime's number for this thread follow the limit; returns it.
 int Adopt(Runtime* runtime) {
   const int current = runtime->get_max_threads();
   const Operation& operation = thread_state.operation;
   const int number = thread_state.latches[runtime->index].Adopt(
-      current, operation.number(), Limit(), BoundOf(*runtime),
+      current, operation.number(), LimitOf(*runtime), BoundOf(*runtime),
       operation.has_gil());
   if (number != current) runtime->set_num_threads(number);
   return number;
@@ -44,15 +57,22 @@ int Adopt(Runtime* runtime) {
 // runtime's number.
 unsigned Team(const Caller& caller, unsigned asked) {
   if (!IsFollowing(caller)) return asked;
-  const int limit = Limit();
+  Runtime* runtime = caller.runtime;
+  const int limit = LimitOf(*runtime);
+  unsigned team = asked;
   if (caller.how == Class::kFree) {
-    const int most =
-        asked > 0 && asked < INT32_MAX ? asked : BoundOf(*caller.runtime);
-    return Min(most, limit);
+    const int most = asked > 0 && asked < INT32_MAX ? asked : BoundOf(*runtime);
+    team = Min(most, limit);
+  } else if (asked == 0) {
+    if (Adopt(runtime) == 1) return asked;
+  } else {
+    Adopt(runtime);
+    const bool is_cut = caller.how == Class::kFreeToShrink &&
+                        asked > static_cast<unsigned>(limit);
+    if (is_cut) team = limit;
   }
-  Adopt(caller.runtime);
-  if (asked == 0 || caller.how == Class::kAtOperations) return asked;
-  return asked < static_cast<unsigned>(limit) ? asked : limit;
+  if (team != 1) thread_state.forks_at_team[runtime->index] = 1 + Forks();
+  return team;
 }
 
 void EndRegion(const Caller& caller) {
@@ -138,8 +158,76 @@ TFM_OPENMP_HOOK(unsigned, GOMP_parallel_reductions,
   return team;
 }
 
-TFM_OPENMP_HOOK(int, omp_get_max_threads, ()) {
+// Called by __kmpc_fork_call with the address that this returns to; returns the
+// runtime's function, which goes on with the arguments.
+extern "C" __attribute__((used)) void* tfm_openmp_begin_fork_call(
+    const void* address) {
+  const Caller& caller = CallerOf(address);
+  // Nothing can be done after the call, and so the last region ends here.
+  EndRegion(caller);
+  Team(caller, 0);
+  return Find(caller, "__kmpc_fork_call");
+}
+
+// Regions of programs compiled by Clang or Intel's compilers. The function has
+// any number of arguments; a number of threads has been given by another call,
+// and is not cut.
+#ifdef __x86_64__
+__asm__(R"(
+  .pushsection .text
+  .globl __kmpc_fork_call
+  .type __kmpc_fork_call, @function
+__kmpc_fork_call:
+  .cfi_startproc
+  endbr64
+  push %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  mov %rsp, %rbp
+  .cfi_def_cfa_register %rbp
+  push %rdi
+  push %rsi
+  push %rdx
+  push %rcx
+  push %r8
+  push %r9
+  push %rax
+  sub $8, %rsp
+  mov 8(%rbp), %rdi
+  call tfm_openmp_begin_fork_call
+  mov %rax, %r11
+  add $8, %rsp
+  pop %rax
+  pop %r9
+  pop %r8
+  pop %rcx
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %rbp
+  .cfi_def_cfa %rsp, 8
+  jmp *%r11
+  .cfi_endproc
+  .size __kmpc_fork_call, . - __kmpc_fork_call
+  .popsection
+)");
+#endif
+
+// The same for a region with a condition.
+TFM_OPENMP_HOOK(void, __kmpc_fork_call_if,
+                (void* location, int count, void* body, int condition,
+                 void* arguments)) {
   const Caller& caller = CallerOf(__builtin_return_address(0));
+  auto* real = reinterpret_cast<void (*)(void*, int, void*, int, void*)>(
+      Find(caller, "__kmpc_fork_call_if"));
+  Team(caller, 0);
+  real(location, count, body, condition, arguments);
+  EndRegion(caller);
+}
+
+namespace {
+
+int MaxThreads(const Caller& caller) {
   if (!IsFollowing(caller)) {
     return reinterpret_cast<int (*)()>(Find(caller, "omp_get_max_threads"))();
   }
@@ -149,8 +237,7 @@ TFM_OPENMP_HOOK(int, omp_get_max_threads, ()) {
   return number;
 }
 
-TFM_OPENMP_HOOK(int, omp_get_num_procs, ()) {
-  const Caller& caller = CallerOf(__builtin_return_address(0));
+int NumProcs(const Caller& caller) {
   auto* real = reinterpret_cast<int (*)()>(Find(caller, "omp_get_num_procs"));
   if (!IsFollowing(caller)) return real();
   ThreadState& state = thread_state;
@@ -162,8 +249,7 @@ TFM_OPENMP_HOOK(int, omp_get_num_procs, ()) {
   return state.procs;
 }
 
-TFM_OPENMP_HOOK(void, omp_set_num_threads, (int threads)) {
-  const Caller& caller = CallerOf(__builtin_return_address(0));
+void SetNumThreads(const Caller& caller, int threads) {
   auto* real =
       reinterpret_cast<void (*)(int)>(Find(caller, "omp_set_num_threads"));
   real(threads);
@@ -181,6 +267,32 @@ TFM_OPENMP_HOOK(void, omp_set_num_threads, (int threads)) {
       caller.runtime->bound.store(threads, std::memory_order_relaxed);
     }
   }
+}
+
+}  // namespace
+
+// C's names, and Fortran's.
+TFM_OPENMP_HOOK(int, omp_get_max_threads, ()) {
+  return MaxThreads(CallerOf(__builtin_return_address(0)));
+}
+TFM_OPENMP_HOOK(int, omp_get_max_threads_, ()) {
+  return MaxThreads(CallerOf(__builtin_return_address(0)));
+}
+TFM_OPENMP_HOOK(int, omp_get_num_procs, ()) {
+  return NumProcs(CallerOf(__builtin_return_address(0)));
+}
+TFM_OPENMP_HOOK(int, omp_get_num_procs_, ()) {
+  return NumProcs(CallerOf(__builtin_return_address(0)));
+}
+TFM_OPENMP_HOOK(void, omp_set_num_threads, (int threads)) {
+  SetNumThreads(CallerOf(__builtin_return_address(0)), threads);
+}
+TFM_OPENMP_HOOK(void, omp_set_num_threads_, (const int32_t* threads)) {
+  SetNumThreads(CallerOf(__builtin_return_address(0)), *threads);
+}
+TFM_OPENMP_HOOK(void, omp_set_num_threads_8_, (const int64_t* threads)) {
+  SetNumThreads(CallerOf(__builtin_return_address(0)),
+                *threads < INT32_MAX ? *threads : INT32_MAX);
 }
 
 namespace {

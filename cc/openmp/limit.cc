@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace tf_malleable {
 namespace openmp {
@@ -22,6 +23,7 @@ std::atomic<int> capacity{0};
 std::atomic<int> word{kUnread};
 std::atomic<int> user_bound{0};
 std::atomic<int> placed{kUnread};
+std::atomic<int> placed_by_kmp{kUnread};
 
 struct Cached {
   long until;
@@ -116,6 +118,21 @@ bool IsPlaced() {
                         strcasecmp(bind, "false") != 0 && *bind != '0';
   value = is_bound || IsSet("OMP_PLACES") || IsSet("GOMP_CPU_AFFINITY");
   placed.store(value, std::memory_order_relaxed);
+  return value != 0;
+}
+
+bool IsPlacedByKmp() {
+  int value = placed_by_kmp.load(std::memory_order_relaxed);
+  if (value != kUnread) return value != 0;
+  value = 0;
+  if (const char* text = getenv("KMP_AFFINITY"); text != nullptr) {
+    // Its other words place none.
+    for (const char* word : {"compact", "scatter", "balanced", "explicit",
+                             "logical", "physical"}) {
+      if (strcasestr(text, word) != nullptr) value = 1;
+    }
+  }
+  placed_by_kmp.store(value, std::memory_order_relaxed);
   return value != 0;
 }
 

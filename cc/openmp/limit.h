@@ -40,6 +40,9 @@ int UserBound();
 // process, and its teams are left alone.
 bool IsPlaced();
 
+// Whether LLVM's and Intel's runtimes place threads (KMP_AFFINITY).
+bool IsPlacedByKmp();
+
 }  // namespace openmp
 }  // namespace tf_malleable
 

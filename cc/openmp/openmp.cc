@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cc/openmp/blas.h"
+#include "cc/openmp/hook.h"
 #include "cc/openmp/limit.h"
 #include "cc/openmp/runtime.h"
 
@@ -57,8 +58,7 @@ TFM_EXPORT size_t tfm_openmp_callers(char* text, size_t size) {
   for (const Caller* const* each = tf_malleable::openmp::Callers();
        *each != nullptr; ++each) {
     const Caller& caller = **each;
-    const bool is_following =
-        caller.runtime != nullptr && !tf_malleable::openmp::IsPlaced();
+    const bool is_following = tf_malleable::openmp::CanFollow(caller);
     add(NameOf(is_following ? caller.how : Class::kConfined), caller.path);
   }
   for (int i = 0; const char* path = tf_malleable::openmp::BlasPath(i); ++i) {

@@ -10,6 +10,11 @@
 
 // musl has none: its programs are left alone.
 extern "C" __attribute__((weak)) decltype(dladdr1) dladdr1;
+// What pthread_atfork() calls, which would be linked without being weak.
+extern "C" __attribute__((weak)) int __register_atfork(void (*prepare)(),
+                                                       void (*parent)(),
+                                                       void (*child)(),
+                                                       void* object);
 
 namespace tf_malleable {
 namespace openmp {
@@ -29,6 +34,15 @@ constexpr Row kClasses[] = {
     {"/sklearn/cluster/_k_means_", Class::kFreeToShrink},
     {"/numba/np/ufunc/omppool.", Class::kFreeToShrink},
 };
+
+std::atomic<unsigned> forks{0};
+std::atomic<bool> is_counting{false};
+
+void CountForks() {
+  if (__register_atfork == nullptr || is_counting.exchange(true)) return;
+  const auto count = [] { forks.fetch_add(1, std::memory_order_relaxed); };
+  __register_atfork(nullptr, nullptr, count, nullptr);
+}
 
 // Slots are filled in order, each once.
 std::atomic<Runtime*> runtimes[kMostRuntimes];
@@ -58,6 +72,11 @@ void* FunctionOf(void* handle, const char* name) {
   return found != nullptr ? found : dlsym(RTLD_NEXT, name);
 }
 
+const void* BaseOf(const void* address) {
+  Dl_info info = {};
+  return dladdr(address, &info) == 0 ? nullptr : info.dli_fbase;
+}
+
 template <typename Function>
 void Assign(Function** function, void* handle, const char* name) {
   *function = reinterpret_cast<Function*>(FunctionOf(handle, name));
@@ -78,6 +97,9 @@ Runtime* RuntimeOf(void* handle) {
         Assign(&made->set_num_threads, handle, "omp_set_num_threads");
         Assign(&made->get_level, handle, "omp_get_level");
         Assign(&made->get_num_procs, handle, "omp_get_num_procs");
+        made->is_libgomp =
+            BaseOf(FunctionOf(handle, "__kmpc_fork_call")) != BaseOf(parallel);
+        CountForks();
       }
       made->index = i;
       if (runtimes[i].compare_exchange_strong(found, made)) return made;
@@ -138,6 +160,8 @@ Class ClassOf(const char* path) {
   }
   return Class::kAtOperations;
 }
+
+unsigned Forks() { return forks.load(std::memory_order_relaxed); }
 
 const Caller& CallerAt(const void* address) {
   const unsigned start = Hash(address);

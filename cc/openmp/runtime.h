@@ -35,10 +35,14 @@ struct Runtime {
   void (*set_num_threads)(int);
   int (*get_level)();
   int (*get_num_procs)();
+  bool is_libgomp;  // Else LLVM's or Intel's.
   // Upper bound that the program has set for all threads; 0 if none.
   std::atomic<int> bound;
 };
 constexpr int kMostRuntimes = 16;
+
+// How many forks lie between this process and the first one with a runtime.
+unsigned Forks();
 
 // A library or program that calls a runtime.
 struct Caller {

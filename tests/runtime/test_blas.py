@@ -7,21 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tf_malleable.runtime
 from tests.support.controllers import TFM, wait_for
 from tests.support.deadline import DEADLINE
+from tests.support.openmp import NEEDED, Teams
 
-HOOK = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
-CPUS = sorted(os.sched_getaffinity(0))
-pytestmark = [
-    pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs"),
-    pytest.mark.skipif(not HOOK.exists(), reason="built without the OpenMP hook"),
-]
+pytestmark = NEEDED
 
 # Answers each line with the number of threads after a product. threadpoolctl asks OpenBLAS itself.
 PROGRAM = """
@@ -91,37 +84,9 @@ print(wrong)
 """
 
 
-class Numpy:
-    """A running program that is asked for OpenBLAS's threads."""
-
-    def __init__(self, *options: str, cpus: int = 2, **variables: str) -> None:
-        names = ("OMP_", "GOMP_", "OPENBLAS_", "GOTO_")
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(names)}
-        self.process: Any = subprocess.Popen(
-            [TFM, "run", *options, "--", sys.executable, "-c", PROGRAM],
-            env={**inherited, **variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, CPUS[:cpus]),
-        )
-
-    def __enter__(self) -> Numpy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=DEADLINE)
-        assert self.process.returncode == 0
-
-    def threads(self, line: str = "") -> int:
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def confine(self, count: int) -> None:
-        """Confine all threads of the program from outside, as a controller does."""
-        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
-            os.sched_setaffinity(int(thread), CPUS[:count])
+def numpy(*options: str, cpus: int = 2, **said: str) -> Teams:
+    """Return the program, running, which may use so many CPUs at first."""
+    return Teams(sys.executable, "-c", PROGRAM, options=options, cpus=cpus, **said)
 
 
 @pytest.fixture(autouse=True)
@@ -133,50 +98,50 @@ def _alone(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("started_with", [1, 2])
 def test_it_follows_the_cpus_that_the_process_may_use(started_with):
-    with Numpy(cpus=started_with) as numpy:
-        assert numpy.threads() == started_with
+    with numpy(cpus=started_with) as program:
+        assert program.answer() == started_with
         for count in (1, 2, 1, 2):
-            numpy.confine(count)
-            wait_for(lambda n=count: numpy.threads() == n)
+            program.confine(count)
+            wait_for(lambda n=count: program.answer() == n)
 
 
 def test_what_the_program_sets_is_an_upper_bound_until_it_restores_it():
-    with Numpy() as numpy:
-        wait_for(lambda: numpy.threads() == 2)
-        assert numpy.threads("limit 1") == 1
-        numpy.confine(1)
-        numpy.confine(2)
-        assert [numpy.threads() for _ in range(5)] == [1] * 5
-        assert numpy.threads("restore") == 2
-        numpy.confine(1)
-        wait_for(lambda: numpy.threads() == 1)
-        numpy.confine(2)
-        wait_for(lambda: numpy.threads() == 2)
+    with numpy() as program:
+        wait_for(lambda: program.answer() == 2)
+        assert program.answer("limit 1") == 1
+        program.confine(1)
+        program.confine(2)
+        assert program.answers("", 5) == [1] * 5
+        assert program.answer("restore") == 2
+        program.confine(1)
+        wait_for(lambda: program.answer() == 1)
+        program.confine(2)
+        wait_for(lambda: program.answer() == 2)
 
 
 @pytest.mark.parametrize("variable", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
 def test_a_number_of_the_environment_is_an_upper_bound(variable):
-    with Numpy(**{variable: "1"}) as numpy:
-        assert [numpy.threads() for _ in range(20)] == [1] * 20
+    with numpy(**{variable: "1"}) as program:
+        assert program.answers("", 20) == [1] * 20
 
 
 def test_threads_of_tfm_run_limit_it():
-    with Numpy("--threads", "1") as numpy:
-        wait_for(lambda: numpy.threads() == 1)
+    with numpy("--threads", "1") as program:
+        wait_for(lambda: program.answer() == 1)
 
 
 def test_without_the_hook_it_stays_as_it_was():
-    with Numpy(TF_MALLEABLE_OPENMP="0") as numpy:
-        assert numpy.threads() == 2
-        numpy.confine(1)
-        assert [numpy.threads() for _ in range(20)] == [2] * 20
+    with numpy(TF_MALLEABLE_OPENMP="0") as program:
+        assert program.answer() == 2
+        program.confine(1)
+        assert program.answers("", 20) == [2] * 20
 
 
 def test_a_forked_child_follows_too():
-    with Numpy() as numpy:
-        wait_for(lambda: numpy.threads() == 2)
-        numpy.confine(1)
-        wait_for(lambda: numpy.threads("fork") == 1)
+    with numpy() as program:
+        wait_for(lambda: program.answer() == 2)
+        program.confine(1)
+        wait_for(lambda: program.answer("fork") == 1)
 
 
 def test_it_is_told():

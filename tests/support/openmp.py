@@ -1,0 +1,84 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Programs of `tfm run` that tell how large their teams are, and are confined from outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tf_malleable.runtime
+from tests.support import ROOT
+from tests.support.controllers import TFM
+from tests.support.deadline import DEADLINE
+
+HOOK = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
+SOURCE = ROOT / "tests" / "runtime" / "openmp_teams.c"
+CPUS = sorted(os.sched_getaffinity(0))
+COMPILER = shutil.which("gcc") or shutil.which("g++") or "gcc"
+CLANG = next(filter(None, map(shutil.which, ("clang", "clang-19", "clang-18", "clang-14"))), None)
+NEEDED = [
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs"),
+    pytest.mark.skipif(not HOOK.exists(), reason="built without the OpenMP hook"),
+]
+# What the user's shell says about teams is not to reach the programs.
+_NAMES = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_")
+
+
+def compiled(folder: Path, *options: str, compiler: str = COMPILER, source: Path = SOURCE) -> Path:
+    """Return a program that uses OpenMP, compiled with options."""
+    program = folder / source.stem
+    words = [compiler, "-x", "c", "-fopenmp", str(source), "-x", "none", *options, "-ldl"]
+    subprocess.run([*words, "-o", str(program)], check=True)
+    return program
+
+
+def variables(**more: str) -> dict[str, str]:
+    """Return the environment, without what it says about teams."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(_NAMES)} | more
+
+
+class Teams:
+    """A running program that answers each line of its stdin with a number."""
+
+    def __init__(
+        self,
+        *command: str | Path,
+        options: tuple[str, ...] = (),
+        cpus: int = len(CPUS),
+        **more: str,
+    ) -> None:
+        self.process: Any = subprocess.Popen(
+            [TFM, "run", *options, "--", *map(str, command)],
+            env=variables(**more),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, CPUS[:cpus]),
+        )
+
+    def __enter__(self) -> Teams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=DEADLINE)
+        assert self.process.returncode == 0
+
+    def answer(self, line: str | int = "") -> int:
+        """Return what the program answers to a line."""
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def answers(self, line: str | int, times: int = 3) -> list[int]:
+        """Return what it answers to the same line several times."""
+        return [self.answer(line) for _ in range(times)]
+
+    def confine(self, count: int) -> None:
+        """Confine all threads of the program from outside, as a controller does."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(thread), CPUS[:count])
