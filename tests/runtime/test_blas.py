@@ -45,42 +45,69 @@ for line in sys.stdin:
     print(threads(), flush=True)
 """
 
+# Computes in four threads and in forked children while the limit changes at random, as it is set
+# and by the CPUs of the process. Children are forked while no thread computes, as stock OpenBLAS
+# may else hang.
 STRESS = """
-import os, random, sys, threading, time
+import ctypes, json, os, random, sys, threading, time
+from contextlib import ExitStack
 import numpy as np
 
-seconds = float(sys.argv[1])
-random.seed(int(sys.argv[2]))
-cpus = sorted(os.sched_getaffinity(0))[:2]
-integers = np.random.default_rng(0).integers(-4, 5, (300, 300)).astype(float)
-product = integers @ integers
-regular = integers @ integers.T + 300 * np.eye(300)
-inverse = np.linalg.inv(regular)
+seconds, most, seed = map(int, sys.argv[1:])
 end = time.monotonic() + seconds
-wrong = []
+random.seed(seed)
+cpus = sorted(os.sched_getaffinity(0))[:2]
+set_limit = ctypes.CDLL(None).tfm_openmp_set_limit
+integers = np.random.default_rng(seed).integers(-4, 5, (200, 200)).astype(float)
+product = integers @ integers
+regular = integers @ integers.T + 200 * np.eye(200)
+inverse = np.linalg.inv(regular)
+is_over = False
+locks = [threading.Lock() for _ in range(4)]
+wrong, products, forks, changes = [], 0, 0, 0
 
 def compute():
-    while time.monotonic() < end:
-        # Products of small integers are exact, whatever the order of the sums.
-        if not (integers @ integers == product).all():
-            wrong.append("product")
-        if not np.allclose(np.linalg.inv(regular), inverse):
-            wrong.append("inverse")
+    # Products of small integers are exact, whatever the order of the sums.
+    if not (integers @ integers == product).all():
+        wrong.append("product")
+    if not np.allclose(np.linalg.inv(regular), inverse):
+        wrong.append("inverse")
 
-threads = [threading.Thread(target=compute) for _ in range(4)]
+def compute_until_over(lock):
+    global products
+    while not is_over:
+        with lock:
+            compute()
+        products += 1
+
+threads = [threading.Thread(target=compute_until_over, args=[lock]) for lock in locks]
 for each in threads:
     each.start()
-while time.monotonic() < end:
+while changes < most and time.monotonic() < end:
+    set_limit(random.choice((0, 0, 1, 2)))
     allowed = random.choice((cpus, cpus[:1], cpus[1:]))
     for thread in os.listdir("/proc/self/task"):
         try:
             os.sched_setaffinity(int(thread), allowed)
         except ProcessLookupError:
             pass
-    time.sleep(random.uniform(0.0, 0.01))
+    time.sleep(random.uniform(0.0, 0.002))
+    changes += 1
+    if changes % 100 == 1:
+        with ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            child = os.fork()
+            if not child:
+                compute()
+                os._exit(len(wrong))
+        if os.waitpid(child, 0)[1]:
+            wrong.append("child")
+        forks += 1
+is_over = True
 for each in threads:
     each.join()
-print(wrong)
+print(json.dumps({"changes": changes, "products": products, "forks": forks, "wrong": wrong}))
 """
 
 
@@ -159,10 +186,13 @@ def test_it_is_told():
 def test_results_are_right_while_limits_change():
     seed = str(int.from_bytes(os.urandom(4), "big"))
     done = subprocess.run(
-        [TFM, "run", "--", sys.executable, "-c", STRESS, "8", seed],
+        [TFM, "run", "--", sys.executable, "-c", STRESS, "8", "100000", seed],
         check=True,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
     )
-    assert done.stdout == "[]\n", seed
+    found = json.loads(done.stdout)
+    assert found["wrong"] == [], seed
+    assert found["forks"] > 0
+    assert found["products"] > 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import TFM, wait_for
-from tests.support.openmp import CLANG, CPUS, HOOK, NEEDED, Teams, compiled
+from tests.support.openmp import CLANG, CPUS, HOOK, NEEDED, Teams, compiled, needs_libomp
 
 pytestmark = NEEDED
 
@@ -26,10 +26,7 @@ def _with_libgomp(folder: Path) -> Path:
 
 def _with_libomp(folder: Path) -> Path:
     """Return it as compiled by Clang."""
-    if CLANG is None:
-        pytest.skip("needs clang")
-    if not any(Path("/usr/lib").glob("llvm-*/lib/libomp.so")):
-        pytest.skip("needs libomp-dev")
+    needs_libomp()
     return compiled(folder, compiler=CLANG)
 
 
