@@ -15,6 +15,7 @@ import tf_malleable_cli
 from tests.support.commands import tfm
 from tests.support.deadline import DEADLINE
 from tf_malleable.cli import main
+from tf_malleable.cli.command_modules import LABELS, MATURITY
 from tf_malleable.policies.registry import DEFAULT
 
 # What the help calls values: a TIME has a unit, SECONDS have none; a PATH is a socket's.
@@ -54,6 +55,19 @@ def test_each_command_has_help(command):
     result = tfm(command, "-h")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(f"Usage: tfm {command} ")
+    label = MATURITY[command]
+    said = " ".join(result.stdout.split())
+    assert said.endswith(f" Maturity: {label} ({LABELS[label]}).")
+
+
+def test_help_says_what_is_how_mature():
+    said = " ".join(tfm("--help").stdout.split())
+    assert said.count("(experimental)") == list(MATURITY.values()).count("experimental") > 0
+    assert [name for name, label in MATURITY.items() if label == "stable"] == ["run"]
+    assert said.endswith(
+        "Maturity: run is stable, and all that is not marked as experimental is beta: complete,"
+        " and tried with real processes, but on few kinds of machines."
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,21 @@ SECTIONS = {
 
 MODULES = {name: module for section in SECTIONS.values() for name, module in section.items()}
 
+LABELS = {
+    "stable": "tried with every supported version of the real software, by automatic tests, and"
+    " measured",
+    "beta": "complete, and tried with real processes, but on few kinds of machines",
+    "experimental": "tried on stand-ins for its intended environment only",
+}
+"""What the labels of docs/maturity.md mean, least to be worried about first."""
+
+MATURITY = {
+    **dict.fromkeys(MODULES, "beta"),
+    "run": "stable",
+    **dict.fromkeys(("cluster", "power", "service"), "experimental"),
+}
+"""Label of each command, as in docs/maturity.md."""
+
 ALIASES = {
     **dict.fromkeys(("ps", "ls", "list", "queue", "squeue"), "jobs"),
     **dict.fromkeys(("kill", "scancel"), "cancel"),

@@ -16,6 +16,8 @@ import click
 
 from tf_malleable.cli.command_modules import (
     ALIASES,
+    LABELS,
+    MATURITY,
     MODULES,
     OPTION_SUGGESTIONS,
     SECTIONS,
@@ -38,7 +40,7 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in SECTIONS.items():
             rows = [
-                (name, command.get_short_help_str(_LONGEST_SUMMARY))
+                (name, command.get_short_help_str(_LONGEST_SUMMARY) + _mark(name))
                 for name in names
                 if (command := self.get_command(ctx, name)) is not None and not command.hidden
             ]
@@ -50,9 +52,12 @@ class _Lazy(click.Group):
         if module is None:
             return None
         commands = vars(importlib.import_module(f"tf_malleable.cli.{module}")).values()
-        return next(
+        command = next(
             each for each in commands if isinstance(each, click.Command) and each.name == cmd_name
         )
+        label = MATURITY[cmd_name]
+        command.epilog = f"Maturity: {label} ({LABELS[label]})."
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,6 +70,10 @@ class _Lazy(click.Group):
         if name is not None and command is not None and not ctx.resilient_parsing:
             ctx.default_map = {name: Settings(MODULES).defaults(name, command)}
         return name, command, rest
+
+
+def _mark(name: str) -> str:
+    return " (experimental)" if MATURITY[name] == "experimental" else ""
 
 
 def _no_such_command(name: str) -> str:
@@ -83,7 +92,12 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     return f"No such option {error.option_name!r}. Use {instead}."
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Maturity: run is stable, and all that is not marked as experimental is beta: "
+    f"{LABELS['beta']}.",
+)
 @click.version_option(__version__, "-V", "--version", prog_name="tfm")
 def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs.
