@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import DEADLINE
+from tf_malleable.linux import files
 from tf_malleable.linux.cgroups import cpu_cgroup, job_cgroup
 from tf_malleable.linux.cgroups.cgroup import parse_mounts
 from tf_malleable.linux.cgroups.cpu_cgroup import CpuCgroupError, CpuGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.linux.processes import procfs
 
-BUSY = "import os; os.sched_setaffinity(0, {0}); print(flush=True)\nwhile True: pass"
+BUSY = "print(flush=True)\nwhile True: pass"
 CHILD = "import os, time; print(os.fork(), flush=True); time.sleep(600)"
 
 
@@ -80,11 +81,14 @@ def one(grouped: list[Grouped], code: str = BUSY) -> Grouped:
     return grouped[-1]
 
 
+def usual_weight(group: CpuGroup) -> tuple[str, int]:
+    """Return the file of the weight, and what is there at first."""
+    return ("cpu.shares", 1024) if (group.folder / "cpu.shares").exists() else ("cpu.weight", 100)
+
+
 def test_a_weight_is_a_multiple_of_the_usual_one(grouped):
     counted = one(grouped).counted
-    name, usual = (
-        ("cpu.shares", 1024) if (counted.folder / "cpu.shares").exists() else ("cpu.weight", 100)
-    )
+    name, usual = usual_weight(counted)
     assert (counted.folder / name).read_text() == f"{usual}\n"
     assert counted.weigh(10)
     assert (counted.folder / name).read_text() == f"{10 * usual}\n"
@@ -100,7 +104,8 @@ def test_a_job_stands_back_and_comes_forward_again(grouped):
     assert (counted.folder / "cpu.idle").read_text() == "1\n"
     assert counted.weigh(3)
     assert (counted.folder / "cpu.idle").read_text() == "0\n"
-    assert int((counted.folder / "cpu.shares").read_text()) == 3 * 1024
+    name, usual = usual_weight(counted)
+    assert int((counted.folder / name).read_text()) == 3 * usual
 
 
 def test_the_children_of_a_job_are_weighed_with_it(grouped):
@@ -125,6 +130,8 @@ def test_it_is_found_again(grouped):
 @pytest.mark.parametrize("stands_back", [True, False])
 def test_the_heavier_of_two_on_a_cpu_has_nearly_all_of_it(grouped, stands_back):
     heavy, light = one(grouped), one(grouped)
+    for each in (heavy, light):  # Not before: some kernels forget it when a process joins a cgroup.
+        os.sched_setaffinity(each.process.pid, {0})
     assert heavy.counted.weigh(10)
     if stands_back:
         assert light.counted.stand_back()
@@ -167,12 +174,12 @@ V2 = "30 23 0:26 / {point}/unified rw - cgroup2 cgroup2 rw\n"
 MEMBER = {"": "/", "cpu": "/", "cpuacct": "/"}
 
 
-def probed(tmp_path: Path, mounts: str, files: tuple[str, ...], monkeypatch) -> CpuGroup:
+def probed(tmp_path: Path, mounts: str, names: tuple[str, ...], monkeypatch) -> CpuGroup:
     """Probe a host on which a new cgroup has these files."""
 
     def mkdir(self: Path, *args: object, **kwargs: object) -> None:
         os.mkdir(self)
-        for name in files:
+        for name in names:
             (self / name).write_text("")
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
@@ -203,6 +210,27 @@ def test_a_hybrid_host_has_it_in_v1(root, monkeypatch):
 def test_v2_with_processes_in_the_parent_has_none(root, monkeypatch):
     with pytest.raises(CpuCgroupError, match=r"cannot be enabled below .*, which has processes"):
         probed(root, V2, ("cgroup.procs",), monkeypatch)
+
+
+def test_a_parent_with_processes_is_left_as_it_is(root, monkeypatch):
+    """Linux would make it a threaded domain, below which no cgroup can have processes."""
+    home = root / "unified"
+    for name, text in (("cgroup.type", "domain\n"), ("cgroup.procs", "1\n")):
+        (home / name).write_text(text)
+    (home / "cgroup.subtree_control").write_text("")
+    with pytest.raises(CpuCgroupError, match=r"cannot be enabled below .*, which has processes"):
+        probed(root, V2, (), monkeypatch)
+    assert (home / "cgroup.subtree_control").read_text() == ""
+
+
+def test_a_probe_sees_the_idle_class_once_the_controller_is_enabled(root, monkeypatch):
+    def enable(path: str, text: str) -> None:
+        for folder in Path(path).parent.glob("tfm-probe-*"):
+            for name in ("cpu.weight", "cpu.idle"):
+                (folder / name).write_text("")
+
+    monkeypatch.setattr(files, "write", enable)
+    assert probed(root, V2, (), monkeypatch).has_idle()
 
 
 def test_without_rights_there_is_none(root, monkeypatch):

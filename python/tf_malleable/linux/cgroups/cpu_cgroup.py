@@ -129,13 +129,13 @@ def probe_in(mounts: tuple[cgroup.Mount, ...], memberships: dict[str, str]) -> C
             problem = f"no cgroup can be made in {home}: {error.strerror}"
             continue
         try:
-            found = _Probed(folder, unified=mount.unified)
             if mount.unified and not _is_weighed(folder):
                 problem = f"the cpu controller cannot be enabled below {home}, which has processes"
-            elif not found.weigh(1):
-                problem = f"no weight can be set in {home}"
-            else:
+                continue
+            found = _Probed(folder, unified=mount.unified)
+            if found.weigh(1):
                 return found
+            problem = f"no weight can be set in {home}"
         finally:
             with suppress(OSError):
                 folder.rmdir()
@@ -157,9 +157,13 @@ def _is_weighed(folder: Path) -> bool:
     """Return whether a cgroup of v2 has a weight; enable the cpu controller for it if possible."""
     if (folder / "cpu.weight").exists():
         return True
-    if "cpu" in _words(folder.parent / "cgroup.controllers"):
-        with suppress(OSError):  # The kernel refuses where the parent has processes.
-            files.write(f"{folder.parent}/cgroup.subtree_control", "+cpu")
+    parent = folder.parent
+    # Linux may let a cgroup with processes enable the controller, but then no cgroup below it can
+    # have processes. The root, which has no type, is exempt.
+    is_taken = (parent / "cgroup.type").exists() and _words(parent / "cgroup.procs")
+    if "cpu" in _words(parent / "cgroup.controllers") and not is_taken:
+        with suppress(OSError):  # The kernel refuses, or the rights are missing.
+            files.write(f"{parent}/cgroup.subtree_control", "+cpu")
     return (folder / "cpu.weight").exists()
 
 
