@@ -50,7 +50,6 @@ for line in sys.stdin:
 # may else hang.
 STRESS = """
 import ctypes, json, os, random, sys, threading, time
-from contextlib import ExitStack
 import numpy as np
 
 seconds, most, seed = map(int, sys.argv[1:])
@@ -62,8 +61,6 @@ integers = np.random.default_rng(seed).integers(-4, 5, (200, 200)).astype(float)
 product = integers @ integers
 regular = integers @ integers.T + 200 * np.eye(200)
 inverse = np.linalg.inv(regular)
-is_over = False
-locks = [threading.Lock() for _ in range(4)]
 wrong, products, forks, changes = [], 0, 0, 0
 
 def compute():
@@ -73,17 +70,13 @@ def compute():
     if not np.allclose(np.linalg.inv(regular), inverse):
         wrong.append("inverse")
 
-def compute_until_over(lock):
+def compute_until(over):
     global products
-    while not is_over:
-        with lock:
-            compute()
+    while not over.is_set():
+        compute()
         products += 1
 
-threads = [threading.Thread(target=compute_until_over, args=[lock]) for lock in locks]
-for each in threads:
-    each.start()
-while changes < most and time.monotonic() < end:
+def change():
     set_limit(random.choice((0, 0, 1, 2)))
     allowed = random.choice((cpus, cpus[:1], cpus[1:]))
     for thread in os.listdir("/proc/self/task"):
@@ -92,21 +85,25 @@ while changes < most and time.monotonic() < end:
         except ProcessLookupError:
             pass
     time.sleep(random.uniform(0.0, 0.002))
-    changes += 1
-    if changes % 100 == 1:
-        with ExitStack() as held:
-            for lock in locks:
-                held.enter_context(lock)
-            child = os.fork()
-            if not child:
-                compute()
-                os._exit(len(wrong))
-        if os.waitpid(child, 0)[1]:
-            wrong.append("child")
-        forks += 1
-is_over = True
-for each in threads:
-    each.join()
+
+while changes < most and time.monotonic() < end:
+    over = threading.Event()
+    threads = [threading.Thread(target=compute_until, args=[over]) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for _ in range(100):
+        change()
+        changes += 1
+    over.set()
+    for each in threads:
+        each.join()
+    child = os.fork()
+    if not child:
+        compute()
+        os._exit(len(wrong))
+    if os.waitpid(child, 0)[1]:
+        wrong.append("child")
+    forks += 1
 print(json.dumps({"changes": changes, "products": products, "forks": forks, "wrong": wrong}))
 """
 
