@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 4, MOST = 8, LENGTH = 4096, CHANGES_A_FORK = 200 };
+enum { THREADS = 4, MOST = 8, LENGTH = 4096, CHANGES_A_FORK = 200, SECONDS_OF_A_CHILD = 90 };
 
 static int numbers[LENGTH];
 static long total;
 static atomic_bool is_over;
-static atomic_long wrong, regions, teams_of[MOST + 1];
+static atomic_long wrong, hung, regions, teams_of[MOST + 1];
 
 // The sum of a team's shares, as planned for so many threads: too low if there are fewer.
 static long sum_of_shares(int planned, int asked) {
@@ -79,11 +79,10 @@ static void* compute_until_over(void* number) {
   return NULL;
 }
 
-// Returns how many results of a forked child were wrong; 1 if it did not end well.
-static int wrong_in_child(void) {
+static void compute_in_child(void) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(30);
+    alarm(SECONDS_OF_A_CHILD);
     wrong = 0;
     check(sum_of_team());
     check(sum_of_loop());
@@ -91,7 +90,10 @@ static int wrong_in_child(void) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  if (WIFEXITED(status))
+    wrong += WEXITSTATUS(status);
+  else
+    ++hung;
 }
 
 int main(int count, char** arguments) {
@@ -109,7 +111,7 @@ int main(int count, char** arguments) {
     usleep(rand_r(&seed) % 300);
     if (i % CHANGES_A_FORK == 0) {
       check(sum_of_team());
-      wrong += wrong_in_child();
+      compute_in_child();
       ++forks;
     }
   }
@@ -117,7 +119,9 @@ int main(int count, char** arguments) {
   for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
   int sizes = 0;
   for (int i = 1; i <= MOST; ++i) sizes += teams_of[i] > 0;
-  printf("{\"changes\": %d, \"regions\": %ld, \"forks\": %d, \"sizes\": %d, \"wrong\": %ld}\n", changes,
-         (long)regions, forks, sizes, (long)wrong);
+  printf(
+      "{\"changes\": %d, \"regions\": %ld, \"forks\": %d, \"sizes\": %d, \"wrong\": %ld, "
+      "\"hung\": %ld}\n",
+      changes, (long)regions, forks, sizes, (long)wrong, (long)hung);
   return 0;
 }
