@@ -63,7 +63,12 @@ def one_pool(capacity: int) -> dict[str, Any]:
     tfm.set_pool_threads(first.id, capacity)
     alone = _by_kind()
     tfm.set_threads(intra=2)
-    return {"kinds": [first.kind, second.kind], "alone": alone, "then": _by_kind()}
+    return {
+        "kinds": [first.kind, second.kind],
+        "follows": [first.follows, second.follows],
+        "alone": alone,
+        "then": _by_kind(),
+    }
 
 
 def _affinities() -> set[str]:

@@ -31,6 +31,7 @@ def test_threads_is_a_context_manager_and_a_decorator() -> None:
 def test_one_pool_can_have_a_limit_of_its_own() -> None:
     found = harness.call("cases_api", "one_pool", harness.CAPACITY)
     assert found["kinds"] == ["intra_op", "inter_op"]
+    assert found["follows"] == ["free", "free"]
     assert found["alone"] == _limits(harness.CAPACITY, 4)
     assert found["then"] == _limits(2, 4)
 

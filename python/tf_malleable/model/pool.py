@@ -19,6 +19,8 @@ class Pool:
         name: Name of its threads, for example ``"tf_Compute"``.
         kind: ``"intra_op"`` (threads inside one op), ``"inter_op"`` (ops run
             side by side) or ``"other"``, which follows the intra-op limit.
+        follows: How it follows the limit, as for an :class:`OpenMPLibrary`: ``"free"``, from
+            task to task.
         capacity: Number of worker threads that the pool can have. It decreases only if the
             system refuses to start a thread.
         limit: Number of workers that may run tasks; 1 … capacity.
@@ -33,6 +35,7 @@ class Pool:
     id: int
     name: str
     kind: PoolKind
+    follows: Follows
     capacity: int
     limit: int
     active: int

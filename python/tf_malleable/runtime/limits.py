@@ -333,6 +333,7 @@ def pools() -> list[Pool]:
             id=pool.id,
             name=pool.name,
             kind=_KINDS[pool.kind],
+            follows="free",
             capacity=pool.capacity,
             limit=pool.limit,
             active=pool.active,
