@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from examples.command_line import Parser
 
@@ -103,12 +104,12 @@ def positive(text: str) -> int:
     return number
 
 
-def sayer() -> Say:
-    """Return what prints a line of progress, with the seconds since this call."""
+def sayer(file: TextIO | None = None) -> Say:
+    """Return what prints a line of progress to a file, with the seconds since this call."""
     start = time.monotonic()
 
     def say(text: str) -> None:
-        print(f"{time.monotonic() - start:5.0f} s  {text}", flush=True)
+        print(f"{time.monotonic() - start:5.0f} s  {text}", file=file, flush=True)
 
     return say
 

@@ -19,7 +19,10 @@ import psutil
 from benchmarks.common.children import REPOSITORY
 
 _OWN = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-_PACKAGES = ("tensorflow-cpu", "tensorflow", "keras", "numpy", "tf_malleable")
+_PACKAGES = (
+    *("tensorflow-cpu", "tensorflow", "keras", "numpy", "tf_malleable"),
+    *("torch", "scikit-learn", "numba", "jax"),
+)
 
 
 @dataclass(frozen=True)

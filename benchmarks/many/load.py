@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from tf_malleable.policies import registry
 NAME: Final = "load"
 _JOBS: Final = 128
 _TENSORFLOW_EVERY: Final = 16
-_ARRIVAL_SECONDS: Final = 0.1
+ARRIVAL_SECONDS: Final = 0.1
 _LARGE: Final = "10,000 on 128, going"
 _REPEATS: Final = 9
 
@@ -40,6 +41,7 @@ class Load:
         seconds: Seconds it took.
         controller_cpu: CPUs the controller kept busy meanwhile, on average.
         decisions: Number of decisions it made, by the seconds they took.
+        acknowledged: Number of grants that were acknowledged, by the seconds that this took.
         large: Seconds the default policy took for 10,000 jobs, each time.
     """
 
@@ -48,6 +50,7 @@ class Load:
     seconds: float
     controller_cpu: float
     decisions: Histogram
+    acknowledged: Histogram
     large: tuple[float, ...]
 
     @property
@@ -71,32 +74,35 @@ class Load:
         return asdict(self)
 
 
-def measure(say: Say) -> Load:
-    """Run 128 jobs, 8 of them TensorFlow's, under the default policy."""
-    say(f"{_JOBS} jobs, one every {_ARRIVAL_SECONDS} s")
+def measure(say: Say, jobs: Sequence[Training] | None = None) -> Load:
+    """Run jobs under the default policy; by default 128, 8 of them TensorFlow's."""
+    jobs = _jobs() if jobs is None else jobs
+    say(f"{len(jobs)} jobs, one every {ARRIVAL_SECONDS} s")
     with controller(registry.DEFAULT) as started:
         begin, cpu = time.monotonic(), cpu_seconds(started)
-        outcomes = run_trainings(_jobs(), controlled(registry.DEFAULT), started.client)
+        outcomes = run_trainings(jobs, controlled(registry.DEFAULT), started.client)
         seconds = time.monotonic() - begin
         cpu = cpu_seconds(started) - cpu
-        history = started.client.get(f"/v1/history?limit={2 * _JOBS}&spans=false", History)
+        history = started.client.get(f"/v1/history?limit={2 * len(jobs)}&spans=false", History)
         made = histogram(started, "tfm_decision_seconds")
+        acknowledged = histogram(started, "tfm_acknowledge_seconds")
     say(f"  took {seconds:.0f} s; {made.count} decisions")
     return Load(
         outcomes=outcomes,
-        forgotten=_JOBS - len(history.jobs),
+        forgotten=len(jobs) - len(history.jobs),
         seconds=seconds,
         controller_cpu=cpu / seconds,
         decisions=made,
+        acknowledged=acknowledged,
         large=tuple(_large()),
     )
 
 
 def _jobs() -> list[Training]:
     return [
-        Training("dense", 64, 512, number * _ARRIVAL_SECONDS)
+        Training("dense", 64, 512, number * ARRIVAL_SECONDS)
         if number % _TENSORFLOW_EVERY == 0
-        else Training("tiny", 40, 300, number * _ARRIVAL_SECONDS, joins=True)
+        else Training("tiny", 40, 300, number * ARRIVAL_SECONDS, joins=True)
         for number in range(_JOBS)
     ]
 

@@ -19,3 +19,4 @@ WORKLOADS: Final = {
     "xgboost-train": "10 trees of XGBoost",
     "numba-prange": "a sum in a prange",
 }
+WAYS: Final = ("limited", "confined", "untouched")

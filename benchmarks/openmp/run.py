@@ -6,6 +6,7 @@ All of them are alive at a time and compute in turns, so that what else the mach
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -17,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import tf_malleable.runtime
-from benchmarks.openmp.names import WORKLOADS
+from benchmarks.openmp.names import WAYS, WORKLOADS
 
 _PROGRAM: Final = str(Path(__file__).with_name("program.py"))
 _HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
-_LIMIT: Final = 2
+_SECONDS: Final = 1.0
 _STARTS: Final = 20
 
 
@@ -61,22 +62,26 @@ def _hooked(capacity: int) -> dict[str, str]:
     }
 
 
-def measure(workload: str, capacity: int, rounds: int, seconds: float) -> dict[str, object]:
+def _threads(number: int) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": str(number), "NUMBA_NUM_THREADS": str(number)}
+
+
+def measure(
+    workload: str, limit: int, capacity: int, rounds: int, others: Sequence[str] = WAYS
+) -> dict[str, object]:
     """Return ratios to the program that was started with the limit: medians of pairs."""
-    number = str(_LIMIT)
-    programs = {
-        "started": _Program(workload, 0, {"OMP_NUM_THREADS": number, "NUMBA_NUM_THREADS": number}),
-        "limited": _Program(workload, _LIMIT, _hooked(capacity)),
-        "confined": _Program(
-            workload, 0, {"OMP_NUM_THREADS": str(capacity), "NUMBA_NUM_THREADS": str(capacity)}
-        ),
-        "untouched": _Program(workload, 0, _hooked(_LIMIT)),
+    ways: dict[str, tuple[int, dict[str, str]]] = {
+        "limited": (limit, _hooked(capacity)),
+        "confined": (0, _threads(capacity)),
+        "untouched": (0, _hooked(limit)),
     }
+    programs = {"started": _Program(workload, 0, _threads(limit))}
+    programs |= {name: _Program(workload, *ways[name]) for name in others}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
     order = list(programs)
     for _ in range(rounds):
         for name in order:
-            found[name].append(programs[name].compute(seconds))
+            found[name].append(programs[name].compute(_SECONDS))
         order.reverse()
     for program in programs.values():
         program.end()
@@ -85,9 +90,9 @@ def measure(workload: str, capacity: int, rounds: int, seconds: float) -> dict[s
         pairs = zip(found[name], found["started"], strict=True)
         return statistics.median(ours[what] / theirs[what] for ours, theirs in pairs)
 
-    others = [name for name in programs if name != "started"]
     return {
         "workload": workload,
+        "limit": limit,
         "capacity": capacity,
         "throughput": {name: ratio(name, "per_second") for name in others},
         "cpu": {name: ratio(name, "cpu") for name in others},
@@ -106,21 +111,27 @@ def start_up() -> dict[str, float]:
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def run(only: Sequence[str], capacities: Sequence[int], rounds: int, out: Path) -> None:
+def run(
+    only: Sequence[str],
+    limits: Sequence[int],
+    capacities: Sequence[int],
+    ways: Sequence[str],
+    rounds: int,
+    out: Path,
+) -> None:
     """Measure workloads, print a line for each, and write all to a file."""
     results: list[dict[str, object]] = []
     started = start_up()
     print(
         f"start of a program: {started['without']:.2f} ms, with the hook {started['with']:.2f} ms"
     )
-    for workload in only or WORKLOADS:
-        for capacity in capacities:
-            found: Any = measure(workload, capacity, rounds, 1.0)
-            results.append(found)
-            content = {"start_ms": started, "results": results}
-            (out / "openmp.json").write_text(json.dumps(content, indent=1))
-            figures = "  ".join(
-                f"{name} {found['throughput'][name]:.3f} (CPU {found['cpu'][name]:.2f})"
-                for name in found["throughput"]
-            )
-            print(f"{workload}, {_LIMIT} of {capacity}: {figures}", flush=True)
+    for workload, capacity, limit in itertools.product(only or WORKLOADS, capacities, limits):
+        found: Any = measure(workload, limit, capacity, rounds, ways)
+        results.append(found)
+        content = {"start_ms": started, "results": results}
+        (out / "openmp.json").write_text(json.dumps(content, indent=1))
+        figures = "  ".join(
+            f"{name} {found['throughput'][name]:.3f} (CPU {found['cpu'][name]:.2f})"
+            for name in found["throughput"]
+        )
+        print(f"{workload}, {limit} of {capacity}: {figures}", flush=True)

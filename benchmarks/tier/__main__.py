@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.command_line import finish
 from benchmarks.tier.cluster import SlowSource, busy_seconds, cluster, daemon_seconds, read
 
 MB = 1_000_000
@@ -30,14 +31,19 @@ NODES = 4
 ARMS = ("plain", "whole", "tier", "absent")
 
 
-def main() -> None:
-    """Measure what was asked for, and print and keep the results."""
+def main() -> int:
+    """Measure what the command line says."""
     parser = argparse.ArgumentParser(prog="benchmarks.tier", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--arms", nargs="*", choices=ARMS, help="By default those of each case.")
     parser.add_argument("--out", type=Path, default=Path("build/bench-tier.json"))
     options = parser.parse_args()
+    return finish("tier", lambda: measure_all(options))
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Measure what was asked for, and print and keep the results."""
     results: dict[str, Any] = {}
     arms = {name: options.arms or CASES[name].get("arms", ("plain", "tier")) for name in CASES}
     progress = Progress(sum(len(arms[name]) for name in options.only) * options.pairs)
@@ -153,4 +159,4 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

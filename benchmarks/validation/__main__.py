@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from benchmarks.common.rows import Row
     from benchmarks.common.trainings import Training
     from tf_malleable.api.schema.history import History, JobRecord
+    from tf_malleable.simulate.engine.workload import Assumed
 
 # Runs trainings in a configuration, with a state file.
 Start = Callable[[Sequence["Training"], "Configuration", Path], object]
@@ -108,7 +109,11 @@ def measures(history: History) -> tuple[float, float]:
 
 
 def compared(
-    workload: str, live: Mapping[str, Sequence[History]], curves: Sequence[JobRecord], cores: int
+    workload: str,
+    live: Mapping[str, Sequence[History]],
+    curves: Sequence[JobRecord],
+    cores: int,
+    assumed: Assumed | None = None,
 ) -> list[Compared]:
     """Return the runs of a workload under each policy beside their simulations.
 
@@ -117,6 +122,7 @@ def compared(
         live: The runs, by policy.
         curves: Jobs whose speeds were measured apart, with each number of cores.
         cores: Number of cores.
+        assumed: Assumptions about jobs whose speeds are not known.
     """
     from tf_malleable.model import Machine
     from tf_malleable.simulate.engine.simulation import Scenario, simulate
@@ -126,7 +132,7 @@ def compared(
     found = []
     for policy, mine in live.items():
         workloads = [
-            replayed(each, Assumed(), curves).tasks
+            replayed(each, assumed or Assumed(), curves).tasks
             for other, made in live.items()
             if other != policy
             for each in made

@@ -7,6 +7,7 @@ An ordinary program. It knows nothing of tf_malleable, and reports no steps.
 from __future__ import annotations
 
 import argparse
+import time
 
 import torch
 from sklearn.datasets import load_digits
@@ -39,14 +40,16 @@ def main() -> None:
         nn.Linear(128, 10),
     )
     optimizer = torch.optim.Adam(model.parameters())
+    begin = time.perf_counter()
     for _ in range(options.steps):
         chosen = torch.randint(len(labels), (_BATCH,))
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(images[chosen]), labels[chosen]).backward()
         optimizer.step()
+    rate = options.steps / (time.perf_counter() - begin)
     with torch.no_grad():
         accuracy = (model(images).argmax(1) == labels).float().mean()
-    print(f"accuracy {accuracy:.3f} after {options.steps} steps")
+    print(f"accuracy {accuracy:.3f} after {options.steps} steps, {rate:.1f} a second")
 
 
 if __name__ == "__main__":

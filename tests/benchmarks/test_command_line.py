@@ -25,6 +25,7 @@ NAMES = {
     "many.decisions": ("equal", "weighted", "srpt", "lend+efficient"),
     "elastic": ("unix", "tcp", "ring", "pauses-1m", "pauses-keras-25m", "accuracy", "servers"),
     "elastic_step": ("cnn", "lstm", "mlp"),
+    "many_cores": ("trainings", "openmp", "grants", "simulator", "tier"),
     "openmp": ("torch-lstm", "lightgbm-train"),
     "lending": ("naps", "outside"),
     "page": ("pixel", "load", "grants"),

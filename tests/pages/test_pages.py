@@ -30,7 +30,7 @@ REASONS = {
     "depends on the time of day": 2,
     "is a signature": 1,
     "needs a Kubernetes cluster": 11,
-    "needs a clone, and builds or runs for minutes to hours": 8,
+    "needs a clone, and builds or runs for minutes to hours": 9,
     "needs a reboot": 1,
     "needs another host": 3,
     "needs Docker": 8,
