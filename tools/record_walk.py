@@ -125,7 +125,11 @@ def _end(environment: Mapping[str, str]) -> None:
     if said.returncode == 0:
         for job in _jobs(environment):
             subprocess.run(["tfm", "cancel", job], env=environment, capture_output=True)
-        os.kill(json.loads(said.stdout)["pid"], signal.SIGTERM)
+        pid = json.loads(said.stdout)["pid"]
+        os.kill(pid, signal.SIGTERM)
+        # Until then it writes to the folder that is removed next.
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.1)
 
 
 def _jobs(environment: Mapping[str, str]) -> Jobs:
