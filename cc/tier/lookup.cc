@@ -105,6 +105,27 @@ bool IsUsableCopy(int fd, const struct stat& copy, const StateView& view,
          (!compares || IsSameVersion(identity, now));
 }
 
+// Returns the descriptor, after it was counted, if it is of a copy that may be
+// used; else closes it, and returns -1. May set errno.
+int CopyOrNone(int fd, const StateView& view, const char* source,
+               bool is_by_folder) {
+  if (fd < 0) return -1;
+  struct stat copy;
+  if (syscall(SYS_fstat, fd, &copy) != 0 ||
+      (is_by_folder && !IsTrusted(copy)) ||
+      !IsUsableCopy(fd, copy, view, source)) {
+    sys::Close(fd);
+    return -1;
+  }
+  if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
+    shim.copies_device.store(copy.st_dev, std::memory_order_relaxed);
+  }
+  shim.daemon.Count(&AtomicCounts::copy_opens);
+  shim.daemon.Count(&AtomicCounts::copy_bytes,
+                    static_cast<uint64_t>(copy.st_size));
+  return fd;
+}
+
 // Opens a complete copy for reading; returns -1 if no copy may be used.
 // Compares the copy with `source` unless that is null. May set errno.
 int OpenCopy(Key* key, const char* source, int flags) {
@@ -118,39 +139,27 @@ int OpenCopy(Key* key, const char* source, int flags) {
   const bool compares = Compares(view, source);
   // Without a valid state, look everywhere.
   const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
-  for (int i = 0; i < count; ++i) {
-    int fd = -1;
-    bool is_by_folder = false;
-    if (compares) {
-      fd = folders[i]->Open(key->key() + 1, open_flags);
-      is_by_folder = fd >= 0 || (errno == ENOENT && folders[i]->IsOpen());
-    }
-    if (!is_by_folder) {
-      const char* path = key->In(*paths[i]);
-      if (path == nullptr) return -1;
-      fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, open_flags));
-      if (fd >= 0 && compares) folders[i]->Replace(paths[i]->path);
-    }
-    if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE) return -1;
-      continue;
-    }
-    struct stat copy;
-    if (syscall(SYS_fstat, fd, &copy) == 0 &&
-        (!is_by_folder || IsTrusted(copy)) &&
-        IsUsableCopy(fd, copy, view, source)) {
-      if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
-        shim.copies_device.store(copy.st_dev, std::memory_order_relaxed);
-      }
-      shim.daemon.Count(&AtomicCounts::copy_opens);
-      shim.daemon.Count(&AtomicCounts::copy_bytes,
-                        static_cast<uint64_t>(copy.st_size));
-      shim.daemon.ReportCounts(key->key(), key->size());
-      return fd;
-    }
-    sys::Close(fd);
+  int fd = -1;
+  bool was_found[2] = {};
+  // Any copy of this version will do, so the folders that are open come first:
+  // a search by a path takes longer, as does a look whether one is still open.
+  for (int i = 0; compares && fd < 0 && i < count; ++i) {
+    fd = folders[i]->Open(key->key() + 1, open_flags);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -1;
+    was_found[i] = fd >= 0;
+    fd = CopyOrNone(fd, view, source, /*is_by_folder=*/true);
   }
-  return -1;
+  for (int i = 0; fd < 0 && i < count; ++i) {
+    if (was_found[i] || (compares && folders[i]->IsOpen())) continue;
+    const char* path = key->In(*paths[i]);
+    if (path == nullptr) return -1;
+    fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, open_flags));
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -1;
+    if (fd >= 0 && compares) folders[i]->Replace(paths[i]->path);
+    fd = CopyOrNone(fd, view, source, /*is_by_folder=*/false);
+  }
+  if (fd >= 0) shim.daemon.ReportCounts(key->key(), key->size());
+  return fd;
 }
 
 // Replaces a descriptor of the program by one of the complete copy; returns
