@@ -15,7 +15,6 @@ COPIES = st.lists(
         dataset=st.sampled_from("abc"),
         size=st.integers(1, 100),
         read_at=st.floats(0, 100),
-        is_open=st.booleans(),
         is_sole=st.booleans(),
     ),
     unique_by=lambda copy: copy.path,
@@ -41,11 +40,12 @@ def test_the_data_set_not_read_for_longest_goes_first():
 def test_what_nobody_else_has_goes_last_and_what_is_open_never():
     copies = [
         StoredCopy("sole", "old", 10, 1.0, is_sole=True),
-        StoredCopy("open", "old", 10, 1.0, is_open=True),
+        StoredCopy("open", "old", 10, 1.0),
         StoredCopy("other", "new", 10, 99.0),
     ]
-    assert to_evict(copies, "mine", 5) == ("other",)
-    assert to_evict(copies, "mine", 15) == ("other", "sole")
+    assert to_evict(copies, "mine", 5, "open".__eq__) == ("other",)
+    assert to_evict(copies, "mine", 15, "open".__eq__) == ("other", "sole")
+    assert to_evict(copies, "mine", 25, "open".__eq__) == ()
 
 
 def test_nothing_goes_if_it_would_not_help():
@@ -54,11 +54,12 @@ def test_nothing_goes_if_it_would_not_help():
     assert to_evict(copies, "mine", 0) == ()
 
 
-@given(COPIES, st.sampled_from("abcd"), st.integers(1, 500))
-def test_in_any_store(copies, dataset, needed):
+@given(COPIES, st.sampled_from("abcd"), st.integers(1, 500), st.integers(0))
+def test_in_any_store(copies, dataset, needed, open_ones):
     by_path = {copy.path: copy for copy in copies}
-    chosen = [by_path[path] for path in to_evict(copies, dataset, needed)]
-    assert not any(copy.is_open or copy.dataset == dataset for copy in chosen)
+    opened = {copy.path for number, copy in enumerate(copies) if open_ones >> number & 1}
+    chosen = [by_path[path] for path in to_evict(copies, dataset, needed, opened.__contains__)]
+    assert not any(copy.path in opened or copy.dataset == dataset for copy in chosen)
     if chosen:
         assert sum(copy.size for copy in chosen) >= needed > sum(copy.size for copy in chosen[:-1])
         if any(copy.is_sole for copy in chosen):
@@ -66,8 +67,8 @@ def test_in_any_store(copies, dataset, needed):
             assert not any(
                 copy
                 for copy in kept
-                if not (copy.is_sole or copy.is_open or copy.dataset == dataset)
+                if not (copy.is_sole or copy.path in opened or copy.dataset == dataset)
             )
     else:
-        free = [copy for copy in copies if not copy.is_open and copy.dataset != dataset]
+        free = [copy for copy in copies if copy.path not in opened and copy.dataset != dataset]
         assert sum(copy.size for copy in free) < needed

@@ -10,7 +10,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -23,7 +23,6 @@ class StoredCopy:
         dataset: Data set of the copy.
         size: Size on disk in bytes.
         read_at: Time of the last read.
-        is_open: Whether a process has the copy open.
         is_sole: Whether no other node is known to have a copy of the file.
     """
 
@@ -31,17 +30,22 @@ class StoredCopy:
     dataset: str
     size: int
     read_at: float
-    is_open: bool = False
     is_sole: bool = False
 
 
-def to_evict(copies: Iterable[StoredCopy], dataset: str, bytes_needed: int) -> tuple[str, ...]:
+def to_evict(
+    copies: Iterable[StoredCopy],
+    dataset: str,
+    bytes_needed: int,
+    is_open: Callable[[str], bool] = lambda path: False,
+) -> tuple[str, ...]:
     """Return the paths of the copies to evict; empty if they would not free enough bytes.
 
     Args:
         copies: All complete copies.
         dataset: Data set for which room is needed; its own copies are not evicted.
         bytes_needed: Number of bytes to free.
+        is_open: Function that returns whether a process has a copy open, which then stays.
     """
     if bytes_needed <= 0:
         return ()
@@ -49,12 +53,16 @@ def to_evict(copies: Iterable[StoredCopy], dataset: str, bytes_needed: int) -> t
     read_at: dict[str, float] = {}
     for copy in copies:
         read_at[copy.dataset] = max(copy.read_at, read_at.get(copy.dataset, copy.read_at))
-    candidates = [copy for copy in copies if copy.dataset != dataset and not copy.is_open]
+    candidates = [copy for copy in copies if copy.dataset != dataset]
+    if sum(copy.size for copy in candidates) < bytes_needed:
+        return ()
     candidates.sort(
         key=lambda copy: (copy.is_sole, read_at[copy.dataset], copy.dataset, copy.read_at)
     )
     chosen, found = [], 0
     for copy in candidates:
+        if is_open(copy.path):
+            continue
         chosen.append(copy.path)
         found += copy.size
         if found >= bytes_needed:

@@ -214,7 +214,12 @@ class CopyStore:
                     )
                     for each in known.values()
                 ]
-                for victim in self._choose(copies, self.dataset_of(key), missing):
+                for victim in to_evict(
+                    copies,
+                    self.dataset_of(key),
+                    missing,
+                    lambda each: layout.is_open(self.path(each)),
+                ):
                     if self.drop(victim):
                         dropped(victim)
                 has_room = self.free >= 0
@@ -339,15 +344,6 @@ class CopyStore:
     def growing(self, area: str) -> Path:
         """Return the folder of the partial copies of an area."""
         return Path(layout.growing_of(self.folder, area))
-
-    def _choose(self, copies: list[StoredCopy], dataset: str, missing: int) -> tuple[str, ...]:
-        """Return the keys of the copies to evict, none of which is open."""
-        while True:
-            chosen = to_evict(copies, dataset, missing)
-            used = {key for key in chosen if layout.is_open(self.path(key))}
-            if not used:
-                return chosen
-            copies = [replace(each, is_open=True) if each.path in used else each for each in copies]
 
     def _set_aside(self, boot: str) -> None:
         """Move all copies out of the readers' sight after a reboot, and note the boot id."""
