@@ -171,7 +171,10 @@ class TierService:
         """Drop the copy of another version, and reserve room; return whether there is room."""
         if self.store.get(key) is not None:
             self.forget(key)
-        return await self.reserve(key, size)
+        has_room = await self._reserve(key, size)
+        if not has_room:
+            self._full_until = self._clock() + _FULL_SECONDS
+        return has_room
 
     async def complete(self, copy: PartialCopy, fill: Fill | None = None) -> None:
         """Fill a copy, from another node's copy or from the source, and publish it.
@@ -369,13 +372,6 @@ class TierService:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("a copy failed: %r", error)
-
-    async def reserve(self, key: str, size: int) -> bool:
-        """Reserve room for a copy of `size` bytes; return whether there is room."""
-        is_there = await self._reserve(key, size)
-        if not is_there:
-            self._full_until = self._clock() + _FULL_SECONDS
-        return is_there
 
     async def _reserve(self, key: str, size: int) -> bool:
         if self.store.take_free(size):
