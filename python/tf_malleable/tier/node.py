@@ -68,8 +68,8 @@ class TierNode:
         self._syncs = any(is_on_file_server(str(each)) for each in settings.sources)
         self._watch: SourceWatch | None = None
         self.lookup = Lookup(self.service, settings.shared)
-        self._events = ReaderEvents(self.service, settings.shared, self.lookup.published)
-        self.readers = ReaderServer(self._events, self.lookup, counters)
+        events = ReaderEvents(self.service, settings.shared, self.lookup.published)
+        self.readers = ReaderServer(self.service, events, self.lookup)
         self._scrubbing = Scrub(self.service, settings.scrub)
 
     async def start(self) -> None:
@@ -105,7 +105,7 @@ class TierNode:
             (*settings.sources, *settings.objects),
             settings.shared,
         )
-        self._events.admit(os.geteuid())
+        self._store.admit(os.geteuid())
         if settings.shared:
             self._watch = watch_copies(self.service, self._rechecking)
         self._in_background(self._verify())

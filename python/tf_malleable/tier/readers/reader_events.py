@@ -38,7 +38,7 @@ from tf_malleable.tier.store.partial_copy import (
     Reading,
     copy_small_file,
 )
-from tf_malleable.tier.store.tenancy import PUBLIC, area_of, private_area
+from tf_malleable.tier.store.tenancy import area_of, private_area
 
 MOST_DESCRIPTORS: Final = 2
 """Maximum number of descriptors with one message."""
@@ -111,19 +111,6 @@ class ReaderEvents:
         self._thread = ThreadPoolExecutor(
             1, "tier-small", lambda: os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         )
-
-    def admit(self, uid: int) -> None:
-        """Allow the programs of a user to have copies.
-
-        Raises:
-            OSError: The user's folders cannot be created.
-        """
-        self._service.store.admit(uid)
-
-    def read(self, path: str, uid: int) -> None:
-        """Note that a reader has opened a complete copy."""
-        for area in (private_area(uid), PUBLIC):
-            self._service.read(key_of(area, path))
 
     def reading(
         self, path: str, reader: Reader, source: int, growth: int, about: FileStatus

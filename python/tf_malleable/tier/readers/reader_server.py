@@ -22,7 +22,7 @@ from typing import Final
 from tf_malleable.linux.file_status import FileStatus
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.linux.processes.subordinate_uids import account_of
-from tf_malleable.tier.metrics import Counters
+from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
     MessageKind,
@@ -39,7 +39,9 @@ from tf_malleable.tier.readers.reader_events import (
     check_files,
 )
 from tf_malleable.tier.readers.reader_share import MessagePace, Share
+from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.partial_copy import Reading
+from tf_malleable.tier.store.tenancy import PUBLIC, private_area
 
 _BACKLOG: Final = 512
 _AT_A_TIME: Final = 64
@@ -108,15 +110,15 @@ class _Connection:
 class ReaderServer:
     """Server for the messages of readers."""
 
-    def __init__(self, events: ReaderEvents, lookup: Lookup, counters: Counters) -> None:
+    def __init__(self, service: TierService, events: ReaderEvents, lookup: Lookup) -> None:
         """Create a server.
 
         Args:
+            service: Service of the tier, to whose counters those of the readers are added.
             events: Handler of messages about copies.
             lookup: Lookup service.
-            counters: Counters to which those of the readers are added.
         """
-        self._events, self._lookup, self._counters = events, lookup, counters
+        self._service, self._events, self._lookup = service, events, lookup
         self._connections: dict[int, _Connection] = {}
         self._users: dict[int, _User] = {}
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,7 +174,7 @@ class ReaderServer:
                 user = self._users.setdefault(account, _User(account))
                 if user.connections >= self._most_connections:
                     raise OSError(f"user {uid} has {user.connections} already")
-                self._events.admit(uid)
+                self._service.store.admit(uid)
             except OSError as error:
                 _log.warning("a reader is refused: %s", error)
                 accepted.close()
@@ -283,8 +285,8 @@ class ReaderServer:
         elif descriptors:
             self._take(message, connection.reader, descriptors, files[0])
         elif kind is MessageKind.COUNTS:
-            if path:
-                self._events.read(path, uid)
+            for area in (private_area(uid), PUBLIC) if path else ():
+                self._service.read(key_of(area, path))
         elif path not in connection.readings:
             self._lookup.declined(path, uid)
         elif kind is MessageKind.UNSEEN:
@@ -332,10 +334,10 @@ class ReaderServer:
         before, connection.counts = connection.counts, counts
         if counts == before:
             return
-        new = counts.since(before)
+        new, counters = counts.since(before), self._service.counters
         for name in ReaderCounts._fields[:-1]:
-            setattr(self._counters, name, getattr(self._counters, name) + getattr(new, name))
-        self._counters.wait_seconds += new.wait_ns / 1e9
+            setattr(counters, name, getattr(counters, name) + getattr(new, name))
+        counters.wait_seconds += new.wait_ns / 1e9
 
     def _close(self, connection: _Connection) -> None:
         number = connection.socket.fileno()
