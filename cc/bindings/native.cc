@@ -8,10 +8,8 @@
 #include <link.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <pybind11/stl/filesystem.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -55,14 +53,16 @@ const Abi& Loaded() {
 // Returns the address and the path at which the dynamic loader has loaded the
 // library with this name or path; nothing if it is not loaded in this process.
 // /proc/self/maps cannot tell: a file mapped to be read looks the same.
-std::optional<std::pair<std::uintptr_t, std::filesystem::path>> Locate(
+std::optional<std::pair<std::uintptr_t, py::object>> Locate(
     const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return std::nullopt;
   link_map* loaded_as = nullptr;
-  std::optional<std::pair<std::uintptr_t, std::filesystem::path>> location;
+  std::optional<std::pair<std::uintptr_t, py::object>> location;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &loaded_as) == 0) {
-    location.emplace(loaded_as->l_addr, loaded_as->l_name);
+    location.emplace(loaded_as->l_addr,
+                     py::reinterpret_steal<py::object>(
+                         PyUnicode_DecodeFSDefault(loaded_as->l_name)));
   }
   dlclose(handle);
   return location;

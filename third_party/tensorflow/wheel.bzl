@@ -27,7 +27,7 @@ def _tensorflow_wheel_impl(ctx):
     find = ctx.path(Label("//python/tf_malleable:runtime/tensorflow_install.py"))
     headers = [
         ctx.path(Label("//cc/limits/eigen:%s.h" % name))
-        for name in ["admission", "stall_watch", "worker_hooks", "worker_records", "worker_starter"]
+        for name in ["admission", "monotonic_condition", "stall_watch", "worker_hooks", "worker_records", "worker_starter"]
     ]
     patches = _eigen_patches(ctx)
     build = ctx.path(Label("//third_party/tensorflow:wheel.BUILD"))

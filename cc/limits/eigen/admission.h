@@ -12,11 +12,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include "./monotonic_condition.h"
 #include "./stall_watch.h"
 #include "./worker_records.h"
 
@@ -78,7 +78,7 @@ class Admission {
     for (int i = previous; i < limit; ++i) {
       if (!spots_[i].taken) continue;
       rouse_ = true;  // That worker wakes the others.
-      spots_[i].wake_up.notify_one();
+      spots_[i].wake_up.NotifyOne();
       break;
     }
     return previous;
@@ -165,7 +165,7 @@ class Admission {
     me.taken = true;
     while (!shutdown_ && !Admits(worker)) {
       if (watcher_ != kNoWorker) {
-        me.wake_up.wait(lock);
+        me.wake_up.Wait(&lock);
         continue;
       }
       watcher_ = worker;
@@ -188,7 +188,7 @@ class Admission {
     if (rouse_) {
       rouse_ = false;
       for (int i = 0; i < limit(); ++i) {
-        if (spots_[i].taken) spots_[i].wake_up.notify_one();
+        if (spots_[i].taken) spots_[i].wake_up.NotifyOne();
       }
     }
     FindWatcher();
@@ -199,7 +199,7 @@ class Admission {
   void Shutdown() {
     std::lock_guard<std::mutex> lock(park_mu_);
     shutdown_ = true;
-    for (int i = 0; i < records_.size(); ++i) spots_[i].wake_up.notify_one();
+    for (int i = 0; i < records_.size(); ++i) spots_[i].wake_up.NotifyOne();
   }
 
   // Idle workers wait for tasks in the pool's event count, not in Park. After
@@ -222,7 +222,7 @@ class Admission {
   // The place where a worker parks. The mutex is park_mu_.
   struct Spot {
     bool taken = false;
-    std::condition_variable wake_up;
+    MonotonicCondition wake_up;
   };
 
   // The reach carries a version, so that lowering it fails if another thread
@@ -250,7 +250,7 @@ class Admission {
     if (watcher_ != kNoWorker || shutdown_) return;
     for (int i = limit(); i < records_.size(); ++i) {
       if (!spots_[i].taken) continue;
-      spots_[i].wake_up.notify_one();
+      spots_[i].wake_up.NotifyOne();
       return;
     }
   }
@@ -260,7 +260,7 @@ class Admission {
   void WakeWatcher() {
     std::lock_guard<std::mutex> lock(park_mu_);
     if (!watcher_dozes_.exchange(false, std::memory_order_seq_cst)) return;
-    if (watcher_ != kNoWorker) spots_[watcher_].wake_up.notify_one();
+    if (watcher_ != kNoWorker) spots_[watcher_].wake_up.NotifyOne();
   }
 
   // Waits until the pool is stalled; returns false as soon as the watcher has
@@ -271,14 +271,11 @@ class Admission {
   bool Watch(Spot* me, std::unique_lock<std::mutex>* lock, HasWork has_work) {
     watch_.Restart();
     while (!shutdown_ && !Admits(watcher_)) {
-      if (me->wake_up.wait_for(*lock, StallWatch::kPeriod) ==
-          std::cv_status::no_timeout) {
-        return false;
-      }
+      if (me->wake_up.WaitFor(lock, StallWatch::kPeriod)) return false;
       if (shutdown_ || Admits(watcher_)) return false;
       // Only now, or each of many short tasks would wake the watcher up.
       watcher_dozes_.store(true, std::memory_order_seq_cst);
-      if (records_.IdleFrom(0)) me->wake_up.wait(*lock);
+      if (records_.IdleFrom(0)) me->wake_up.Wait(lock);
       watcher_dozes_.store(false, std::memory_order_relaxed);
       lock->unlock();
       const bool stalled = watch_.Sample(limit(), has_work());

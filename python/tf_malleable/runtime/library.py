@@ -208,7 +208,8 @@ def _is_bypassed() -> bool:
     """Return whether TensorFlow is loaded but does not call the overlay."""
     global _bypassed
     if _bypassed is None and (location := _native.locate(FRAMEWORK)) is not None:
-        _bypassed = _calls_itself(*location)
+        start, path = location
+        _bypassed = _calls_itself(start, Path(path))
     return bool(_bypassed)
 
 
