@@ -259,6 +259,11 @@ dist: build/dist-made
 compat: build/dist-made .venv/installed-test
 	.venv/bin/python -m pytest tests/compat -n $(shell nproc)
 
+# The same with a wheel for each other Python of this system.
+.PHONY: compat-pythons
+compat-pythons: build/dist-made
+	tools/compat_pythons.sh
+
 # The wheel beside PyTorch, JAX, gevent, uvloop and what computes with OpenMP; PyTorch's
 # loader, too, reads through a tier.
 coexistence: build/coexistence/installed
@@ -293,12 +298,11 @@ INSTALL = tools/install.sh .venv/bin/python
 	  $(INSTALL) --target build/s3 --group s3
 	@touch $@
 
-build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py \
-  tools/releases.py
+build/dist-made: .venv/bin/python $(SOURCES) README.md tools/debian_root.sh tools/dist.sh \
+  tools/in_chroot.sh tools/make_dist.py tools/mount_root.sh tools/releases.py tools/sbom.py
 	@tools/step.sh dist-group "Installing what builds a wheel" \
 	  $(INSTALL) --group dist
-	@tools/step.sh dist "Building the sdist and the wheel" \
-	  .venv/bin/python tools/make_dist.py --out dist
+	@tools/dist.sh .venv/bin/python dist
 	@ls -sh dist/tf_malleable-*
 	@touch $@
 

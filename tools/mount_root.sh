@@ -1,17 +1,16 @@
 #!/bin/sh
-# Runs a shell's COMMAND in the working tree and with its PYTHON, but otherwise in the system in
-# ROOT; it sees BUILD as the folder build. Only for new namespaces of mounts, processes and network,
-# whose loopback it starts. Usage: in_chroot.sh ROOT BUILD PYTHON COMMAND
+# Shows the working tree and PYTHON in the system in ROOT, and BUILD as the folder build, and runs
+# COMMAND. Only for new namespaces of mounts and processes. Usage: mount_root.sh ROOT BUILD PYTHON
+# COMMAND…
 set -eu
 root=$(realpath "$1")
 build=$(realpath "$2")
 python=$3
-command=$4
+shift 3
 
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/tmp"
-chroot "$root" ip link set lo up
 
 bind() {
   if [ -d "$1" ]; then
@@ -53,5 +52,4 @@ done
 bind "$PWD"
 bind "$PWD/build" "$build"
 
-exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin \
-  LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}" sh -c "cd '$PWD' && $command"
+exec "$@"

@@ -1,5 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Debian sid, for its Bazel 7, is installed completely or anew, or else said to be left out."""
+"""Another Debian is installed completely or anew, or else what it is for is said to be left out.
+
+Sid for its Bazel 7, and Debian 11 for wheels that run on old systems.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +14,36 @@ import pytest
 
 from tests.support.deadline import DEADLINE
 
-TOOL = Path(__file__).parents[2] / "tools" / "bazel7.sh"
+TOOLS = Path(__file__).parents[2] / "tools"
 # They install a file at a time, and run nothing in what was installed.
 PROGRAMS = {
     "id": "echo ${FAKE_ID:-0}",
     "apt-get": "exit ${APT_FAILS:-0}",
     "dpkg-query": "echo ${BAZEL:-7.7.1+ds-8}",
-    "mmdebstrap": 'mkdir -p build/bazel7/root; touch "build/bazel7/root/$FILE"; exit ${FAILS:-0}',
+    "mmdebstrap": """
+for last; do case $last in build/*) root=$last ;; esac; done
+echo "$@"; mkdir -p "$root"; touch "$root/$FILE"; exit ${FAILS:-0}
+""",
     "unshare": """
 [ -z "${UNSHARE_FAILS:-}" ] || exit 1
 while case $1 in --*) ;; *) false ;; esac; do shift; done
-case $1 in */in_chroot.sh) echo "ran in $2" ;; *) exec "$@" ;; esac
+case $1 in */mount_root.sh) echo "ran in $2${CXX:+ with $CXX}" ;; *) exec "$@" ;; esac
 """,
 }
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a function that runs the tool among these programs."""
+    """Return a function that runs a tool among these programs."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, script in PROGRAMS.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}\n")
         (programs / name).chmod(0o755)
 
-    def run(**environment: str) -> tuple[int, str]:
+    def run(*command: str, **environment: str) -> tuple[int, str]:
         done = subprocess.run(
-            [str(TOOL)],
+            [str(TOOLS / (command or ("bazel7.sh",))[0]), *command[1:]],
             cwd=tmp_path,
             env={**os.environ, "PATH": f"{programs}:/usr/bin:/bin", "FILE": "new", **environment},
             capture_output=True,
@@ -93,3 +99,29 @@ def test_what_was_not_completed_is_made_anew_and_what_was_is_kept(run, tmp_path)
     assert [path.name for path in root.iterdir()] == ["whole"]
     assert run(FILE="other") == (0, "ran in build/bazel7/root\n")
     assert [path.name for path in root.iterdir()] == ["whole"]
+
+
+def test_wheels_are_compiled_in_the_old_debian(run, tmp_path):
+    root = "build/bullseye/root"
+    assert run("dist.sh", ".venv/bin/python", "dist") == (
+        0,
+        "Installing Debian 11 with its compiler in build/bullseye …\n"
+        "Building the sdist and the wheel …\n",
+    )
+    assert f" bullseye {root}" in (tmp_path / "build/log/bullseye.log").read_text()
+    said = (tmp_path / "build/log/dist.log").read_text()
+    assert said.startswith(f"ran in {root} with ")
+    assert said.endswith(f"/in_chroot.sh {tmp_path}/{root} g++\n")
+
+
+def test_without_it_wheels_are_compiled_here(run, tmp_path):
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@${CXX:+ with $CXX}"\n')
+    python.chmod(0o755)
+    assert run("dist.sh", ".venv/bin/python", "dist", FAKE_ID="1000") == (
+        0,
+        "The wheel will need a C library as new as this system's, as only root can install Debian"
+        " bullseye in a folder.\nBuilding the sdist and the wheel …\n",
+    )
+    assert (tmp_path / "build/log/dist.log").read_text() == "tools/make_dist.py --out dist\n"
