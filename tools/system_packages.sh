@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
-# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse] [fuzz],
-# for a virtual environment of that Python, for the tests (C++'s and those with a broker), for those
-# of the page, for the slow source of benchmarks, for libFuzzer.
+# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse] [fuzz]
+# [debian], for a virtual environment of that Python, for the tests (C++'s and those with a broker),
+# for those of the page, for the slow source of benchmarks, for libFuzzer, for another Debian in a
+# folder.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -30,6 +31,10 @@ for purpose; do
       need clang
       [ -z "$(apt-cache search '^libclang-rt-dev$')" ] || need libclang-rt-dev
     }
+    continue
+  fi
+  if [ "$purpose" = debian ]; then
+    command -v mmdebstrap >/dev/null || need "mmdebstrap debian-archive-keyring"
     continue
   fi
   if [ "$purpose" = browser ]; then
