@@ -218,8 +218,7 @@ OwnFile* CloseParked() {
   OwnFile* place = nullptr;
   for (OwnFile& each : parked) {
     if (each.IsOpen() && HasRecordLock(each.fd())) continue;
-    if (each.IsOpen()) CloseIfSame(each.fd(), each.inode);
-    each.fd_plus_1 = 0;
+    each.Close();
     place = &each;
   }
   return place;
@@ -227,7 +226,7 @@ OwnFile* CloseParked() {
 
 void CloseOrPark(int fd, OwnFile* place) {
   if (place != nullptr && HasRecordLock(fd)) {
-    *place = {fd + 1, InodeOf(fd)};
+    place->Keep(fd);
   } else {
     sys::Close(fd);
   }

@@ -65,25 +65,50 @@ Counts AtomicCounts::Get() const {
           wait_ns.load(relaxed)};
 }
 
-int MoveFdUp(int fd) {
-  if (fd < 0) return fd;
-  uint64_t limit = sys::Soft(RLIMIT_NOFILE);
-  if (limit > kMaxFdLimit) limit = kMaxFdLimit;
-  const int high =
-      sys::Fcntl(fd, F_DUPFD_CLOEXEC, static_cast<long>(limit * 3 / 4));
-  if (high < 0) return fd;
-  sys::Close(fd);
-  return high;
-}
-
 uint64_t InodeOf(int fd) {
   struct statx status;
   if (fd < 0 || sys::CachedStatus(fd, &status) != 0) return 0;
   return status.stx_ino;
 }
 
-void CloseIfSame(int fd, uint64_t inode) {
-  if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
+bool OwnFile::ForgetIfClosed() {
+  int number = fd_plus_1_.load(std::memory_order_acquire);
+  if (number > 0 && IsOpen()) return false;
+  // Another thread may have taken a new one meanwhile, and be using it.
+  if (number > 0) fd_plus_1_.compare_exchange_strong(number, 0);
+  return true;
+}
+
+void OwnFile::Keep(int opened) {
+  if (opened < 0) return;
+  const uint64_t inode = InodeOf(opened);
+  int none = 0;
+  // The inode first: once the number is set, other threads use both.
+  if (fd() < 0) inode_.store(inode, std::memory_order_relaxed);
+  if (fd_plus_1_.compare_exchange_strong(none, opened + 1,
+                                         std::memory_order_release)) {
+    inode_.store(inode, std::memory_order_relaxed);
+  } else {
+    sys::Close(opened);
+  }
+}
+
+void OwnFile::Take(int opened) {
+  if (opened < 0) return;
+  uint64_t limit = sys::Soft(RLIMIT_NOFILE);
+  if (limit > kMaxFdLimit) limit = kMaxFdLimit;
+  const int high =
+      sys::Fcntl(opened, F_DUPFD_CLOEXEC, static_cast<long>(limit * 3 / 4));
+  if (high >= 0) sys::Close(opened);
+  Keep(high >= 0 ? high : opened);
+}
+
+bool OwnFile::Close() {
+  const int fd = fd_plus_1_.exchange(0, std::memory_order_relaxed) - 1;
+  if (fd >= 0 && InodeOf(fd) == inode_.load(std::memory_order_relaxed)) {
+    sys::Close(fd);
+  }
+  return fd >= 0;
 }
 
 void DaemonClient::Start(const Settings& settings) {
@@ -194,22 +219,14 @@ int DaemonClient::Connection() {
   // After vfork(), the child has the parent's memory, but descriptors of its
   // own.
   if (sys::Pid() != pid()) return -1;
-  int number = connection_.load(std::memory_order_acquire);
-  if (number > 0) {
-    if (InodeOf(number - 1) ==
-        connection_inode_.load(std::memory_order_relaxed)) {
-      return number - 1;
-    }
-    connection_.compare_exchange_strong(number, 0);  // The program closed it.
-    if (number > 0) number = 0;
-  }
+  if (!connection_.ForgetIfClosed()) return connection_.fd();
   struct sockaddr_un address;
   memset(&address, 0, sizeof(address));
   address.sun_family = AF_UNIX;
   const size_t size = strlen(settings_->socket);
   if (size >= sizeof(address.sun_path)) return -1;
   memcpy(address.sun_path, settings_->socket, size + 1);
-  int fd = static_cast<int>(syscall(
+  const int fd = static_cast<int>(syscall(
       SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -1;
   struct ucred listener;
@@ -221,20 +238,8 @@ int DaemonClient::Connection() {
     sys::Close(fd);
     return -1;
   }
-  fd = MoveFdUp(fd);
-  const uint64_t inode = InodeOf(fd);
-  int none = 0;
-  // The inode first: once the number is set, other threads use both.
-  if (connection_.load(std::memory_order_relaxed) == 0) {
-    connection_inode_.store(inode, std::memory_order_relaxed);
-  }
-  if (!connection_.compare_exchange_strong(none, fd + 1,
-                                           std::memory_order_release)) {
-    sys::Close(fd);
-    return none - 1;
-  }
-  connection_inode_.store(inode, std::memory_order_relaxed);
-  return fd;
+  connection_.Take(fd);
+  return connection_.fd();
 }
 
 bool DaemonClient::Send(MessageKind kind, const char* key, size_t size,
@@ -343,13 +348,6 @@ void DaemonClient::AfterFork() {
   Disconnect();  // The connection has the credentials of the parent.
   new (&counts_) AtomicCounts();  // Zeros.
   pid_.store(sys::Pid(), std::memory_order_relaxed);
-}
-
-void DaemonClient::Disconnect() {
-  const int number = connection_.exchange(0, std::memory_order_relaxed);
-  if (number > 0) {
-    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
-  }
 }
 
 }  // namespace tier

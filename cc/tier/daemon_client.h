@@ -19,6 +19,39 @@
 namespace tf_malleable {
 namespace tier {
 
+// Returns the inode of an open file; 0 if the descriptor is not open.
+uint64_t InodeOf(int fd);
+
+// A descriptor of the shim, and the inode of its file: programs close
+// descriptors that they have not opened, and may get the same numbers for other
+// files. All zeros is none: the shim's state must need no constructor, as hooks
+// may be called before any has run.
+class OwnFile {
+ public:
+  // Returns the descriptor, which the program may have closed; -1 for none.
+  int fd() const { return fd_plus_1_.load(std::memory_order_acquire) - 1; }
+  // Returns whether the descriptor still is the file's.
+  bool IsOpen() const {
+    const int number = fd();
+    return number >= 0 &&
+           InodeOf(number) == inode_.load(std::memory_order_relaxed);
+  }
+  // Forgets a descriptor that the program has closed; returns whether there is
+  // none now.
+  bool ForgetIfClosed();
+  // Takes over a descriptor; closes it if there is one already.
+  void Keep(int opened);
+  // As Keep, after it has moved the descriptor to a high number, where programs
+  // expect none.
+  void Take(int opened);
+  // Closes the file, if it is still open; returns whether there was one.
+  bool Close();
+
+ private:
+  std::atomic<int> fd_plus_1_;
+  std::atomic<uint64_t> inode_;
+};
+
 // Counters of Counts, which threads add to.
 struct AtomicCounts {
   std::atomic<uint64_t> copy_opens, copy_bytes, source_opens, source_bytes,
@@ -75,7 +108,7 @@ class DaemonClient {
   // Resets the client in a forked child: counters, connection and process id.
   void AfterFork();
   // Closes the socket, for example because descriptors have run out.
-  void Disconnect();
+  void Disconnect() { connection_.Close(); }
   int pid() const { return pid_.load(std::memory_order_relaxed); }
 
  private:
@@ -104,19 +137,8 @@ class DaemonClient {
   std::atomic<int64_t> next_report_;
   std::atomic<int64_t> quiet_until_;
   std::atomic<int> pid_;
-  // Descriptor of the socket + 1, or 0; and its inode, as the program may close
-  // the descriptor and reuse the number.
-  std::atomic<int> connection_;
-  std::atomic<uint64_t> connection_inode_;
+  OwnFile connection_;
 };
-
-// Moves a descriptor of the shim to a high number, where programs expect none;
-// returns the new number, the old one if that fails, or -1 for -1.
-int MoveFdUp(int fd);
-// Closes a descriptor if it still is the file with this inode.
-void CloseIfSame(int fd, uint64_t inode);
-// Returns the inode of an open file; 0 if the descriptor is not open.
-uint64_t InodeOf(int fd);
 
 }  // namespace tier
 }  // namespace tf_malleable

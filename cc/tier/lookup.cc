@@ -17,49 +17,11 @@ namespace {
 constexpr int64_t kMaxSwapWaitNs = kSecondNs;
 constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
 
-// Descriptor of a folder of copies, by which a copy is opened faster than by
-// its path. The program may close it and reuse its number for another folder,
-// so it is used only if the copy is then compared with the source.
-class CopiesFolder {
- public:
-  int Open(const char* name, int flags) const {
-    const int folder = fd_plus_1_.load(std::memory_order_relaxed) - 1;
-    if (folder < 0) {
-      errno = EBADF;
-      return -1;
-    }
-    return static_cast<int>(syscall(SYS_openat, folder, name, flags));
-  }
-
-  // Returns whether the number is that of the folder still.
-  bool IsOpen() const {
-    const int folder = fd_plus_1_.load(std::memory_order_relaxed) - 1;
-    return folder >= 0 &&
-           InodeOf(folder) == inode_.load(std::memory_order_relaxed);
-  }
-
-  void Replace(const char* path) {
-    Close();  // First, as the number may have been closed, and be taken again.
-    const int opened = MoveFdUp(sys::Open(path, O_PATH | O_DIRECTORY));
-    if (opened < 0) return;
-    inode_.store(InodeOf(opened), std::memory_order_relaxed);
-    fd_plus_1_.store(opened + 1, std::memory_order_relaxed);
-  }
-
-  // Returns whether it was open.
-  bool Close() {
-    const int folder = fd_plus_1_.exchange(0, std::memory_order_relaxed) - 1;
-    CloseIfSame(folder, inode_.load(std::memory_order_relaxed));
-    return folder >= 0;
-  }
-
- private:
-  std::atomic<int> fd_plus_1_;
-  std::atomic<uint64_t> inode_;
-};
-
-CopiesFolder private_copies;
-CopiesFolder public_copies;
+// Folders of copies, by which a copy is opened faster than by its path. The
+// program may close the descriptor and reuse its number for another folder, so
+// it is used only if the copy is then compared with the source.
+OwnFile private_copies;
+OwnFile public_copies;
 
 // Returns whether only root and the user can have made a file, as is true of
 // copies. It may not be of one in the folder of which the program has reused
@@ -133,7 +95,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
   if (!view.has_store) return -1;
   const Folder* const paths[] = {&shim.settings.private_copies,
                                  &shim.settings.public_copies};
-  CopiesFolder* const folders[] = {&private_copies, &public_copies};
+  OwnFile* const folders[] = {&private_copies, &public_copies};
   const int open_flags =
       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | (flags & O_CLOEXEC);
   const bool compares = Compares(view, source);
@@ -144,18 +106,23 @@ int OpenCopy(Key* key, const char* source, int flags) {
   // Any copy of this version will do, so the folders that are open come first:
   // a search by a path takes longer, as does a look whether one is still open.
   for (int i = 0; compares && fd < 0 && i < count; ++i) {
-    fd = folders[i]->Open(key->key() + 1, open_flags);
+    const int folder = folders[i]->fd();
+    if (folder < 0) continue;
+    fd = static_cast<int>(
+        syscall(SYS_openat, folder, key->key() + 1, open_flags));
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -1;
     was_found[i] = fd >= 0;
     fd = CopyOrNone(fd, view, source, /*is_by_folder=*/true);
   }
   for (int i = 0; fd < 0 && i < count; ++i) {
-    if (was_found[i] || (compares && folders[i]->IsOpen())) continue;
+    if (was_found[i] || (compares && !folders[i]->ForgetIfClosed())) continue;
     const char* path = key->In(*paths[i]);
     if (path == nullptr) return -1;
     fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, open_flags));
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -1;
-    if (fd >= 0 && compares) folders[i]->Replace(paths[i]->path);
+    if (fd >= 0 && compares) {
+      folders[i]->Take(sys::Open(paths[i]->path, O_PATH | O_DIRECTORY));
+    }
     fd = CopyOrNone(fd, view, source, /*is_by_folder=*/false);
   }
   if (fd >= 0) shim.daemon.ReportCounts(key->key(), key->size());

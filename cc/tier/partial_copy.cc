@@ -307,17 +307,13 @@ bool Track(int fd, const Key& key, LookupResult result) {
 
 }  // namespace
 
-void OwnFile::Take(int opened) {
-  fd_plus_1 = MoveFdUp(opened) + 1;
-  inode = InodeOf(fd());
-  if (fd_plus_1 > 0) shim.own_files.fetch_add(1, std::memory_order_relaxed);
+void PartialCopyFile::Take(int opened) {
+  OwnFile::Take(opened);
+  if (fd() >= 0) shim.own_files.fetch_add(1, std::memory_order_relaxed);
 }
 
-void OwnFile::Close() {
-  if (fd_plus_1 == 0) return;
-  CloseIfSame(fd(), inode);
-  fd_plus_1 = 0;
-  shim.own_files.fetch_sub(1, std::memory_order_relaxed);
+void PartialCopyFile::Close() {
+  if (OwnFile::Close()) shim.own_files.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void PartialCopy::Reset() {

@@ -25,18 +25,8 @@
 namespace tf_malleable {
 namespace tier {
 
-// A descriptor of the shim, and the inode of its file: programs close
-// descriptors that they have not opened, and may get the same numbers for other
-// files.
-struct OwnFile {
-  // 0, and not -1, for none, and no default: the shim's state must need no
-  // constructor, as hooks may be called before any has run.
-  int fd_plus_1;
-  uint64_t inode;
-
-  int fd() const { return fd_plus_1 - 1; }
-  bool IsOpen() const { return fd_plus_1 > 0 && InodeOf(fd()) == inode; }
-  // Takes over a descriptor, and moves it to a high number.
+// A file of a partial copy, which counts as one of Shim::own_files.
+struct PartialCopyFile : OwnFile {
   void Take(int opened);
   void Close();
 };
@@ -57,11 +47,11 @@ struct PartialCopy {
 
   std::atomic<uint32_t> stage;
   Identity identity;
-  bool is_expected;  // The daemon has replied that a partial copy exists.
-  bool is_claimed;   // This process has the claim.
-  OwnFile map;       // What this process has read.
+  bool is_expected;     // The daemon has replied that a partial copy exists.
+  bool is_claimed;      // This process has the claim.
+  PartialCopyFile map;  // What this process has read.
   // The daemon's partial copy, once it was found.
-  OwnFile part, part_map;
+  PartialCopyFile part, part_map;
   // Time of the next search for the daemon's files; see part.cc.
   std::atomic<int64_t> next_search;
   uint32_t unit, units;         // Size of a unit in bytes, and number of units.
@@ -89,7 +79,7 @@ struct Shim {
   DaemonClient daemon;
   Table table;
   std::atomic<uint64_t> copies_device;  // Device of the complete copies.
-  std::atomic<int> own_files;  // Approximate number of the shim's open files.
+  std::atomic<int> own_files;           // Open files of partial copies.
 };
 extern Shim shim;
 
