@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -33,7 +33,7 @@ _PATIENCE_SECONDS: Final = 900.0
 _READ_SECONDS: Final = 2.0
 _LINE_SECONDS: Final = 0.25
 
-Jobs = dict[str, dict[str, object]]
+Jobs = dict[str, dict[str, Any]]
 
 
 def trains(*names: str) -> Callable[[Jobs], bool]:
@@ -44,12 +44,17 @@ def trains(*names: str) -> Callable[[Jobs], bool]:
     )
 
 
+def has_all(name: str) -> Callable[[Jobs], bool]:
+    """Return what is true once this job uses all the cores that it could."""
+    return lambda jobs: len(jobs[name]["actual"]) == jobs[name]["desired"]
+
+
 WALK: Final[tuple[tuple[str, Callable[[Jobs], bool] | None], ...]] = (
     ("tfm submit --name digits -- python cnn.py --steps 200000", trains("digits")),
     ("tfm jobs", None),
     ("tfm submit --name table -- python dense.py --steps 200000", trains("digits", "table")),
     ("tfm jobs    # two trainings share the cores", None),
-    ("tfm pause table", trains("digits")),
+    ("tfm pause table", has_all("digits")),
     ("tfm jobs    # and one has them again", None),
     ("tfm cancel digits table", lambda jobs: not jobs),
     ("tfm history", None),
