@@ -100,7 +100,7 @@ def parts(out: Path, rounds: int, seconds: int, minutes: int) -> dict[str, Part]
     tier = ("benchmarks.tier", "--only", "cold-8", "cold-small", "--arms", "plain", "tier")
     words = {
         **{name: (*own, name, *size) for name in ("trainings", "grants", "simulator")},
-        "openmp": (*openmp, "--rounds", str(rounds), "--out", str(out)),
+        "openmp": (*openmp, "--rounds", str(rounds), "--seconds", "0.4", "--out", str(out)),
         "tier": (*tier, "--pairs", "1", "--out", str(out / "tier.json")),
     }
     return {
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.formatter_class = argparse.RawDescriptionHelpFormatter
     line.add_argument("--rounds", type=positive, default=3, help="runs of each kind")
     line.add_argument(
-        "--seconds", type=positive, default=4, help="about how long a training has all cores"
+        "--seconds", type=positive, default=2, help="about how long a training has all cores"
     )
     line.add_argument(
         "--minutes",

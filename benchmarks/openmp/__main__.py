@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--limits", type=positive, nargs="+", default=[2], help="numbers of threads to compute with"
     )
     line.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what is measured")
+    line.add_argument("--seconds", type=float, default=1.0, help="length of each measurement")
     line.add_argument(
         "--capacity",
         type=positive,
@@ -31,7 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     return finish(
         "openmp",
-        lambda: run(said.only, said.limits, said.capacity, said.ways, said.rounds, said.out),
+        lambda: run(
+            said.only,
+            said.limits,
+            said.capacity,
+            said.ways,
+            said.rounds,
+            said.seconds,
+            said.out,
+        ),
     )
 
 

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import tf_malleable.runtime
-from benchmarks.openmp.names import WAYS, WORKLOADS
+from benchmarks.openmp.names import WORKLOADS
 
 _PROGRAM: Final = str(Path(__file__).with_name("program.py"))
 _HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
-_SECONDS: Final = 1.0
 _STARTS: Final = 20
 
 
@@ -67,7 +66,7 @@ def _threads(number: int) -> dict[str, str]:
 
 
 def measure(
-    workload: str, limit: int, capacity: int, rounds: int, others: Sequence[str] = WAYS
+    workload: str, limit: int, capacity: int, rounds: int, seconds: float, others: Sequence[str]
 ) -> dict[str, object]:
     """Return ratios to the program that was started with the limit: medians of pairs."""
     ways: dict[str, tuple[int, dict[str, str]]] = {
@@ -81,7 +80,7 @@ def measure(
     order = list(programs)
     for _ in range(rounds):
         for name in order:
-            found[name].append(programs[name].compute(_SECONDS))
+            found[name].append(programs[name].compute(seconds))
         order.reverse()
     for program in programs.values():
         program.end()
@@ -117,6 +116,7 @@ def run(
     capacities: Sequence[int],
     ways: Sequence[str],
     rounds: int,
+    seconds: float,
     out: Path,
 ) -> None:
     """Measure workloads, print a line for each, and write all to a file."""
@@ -126,7 +126,7 @@ def run(
         f"start of a program: {started['without']:.2f} ms, with the hook {started['with']:.2f} ms"
     )
     for workload, capacity, limit in itertools.product(only or WORKLOADS, capacities, limits):
-        found: Any = measure(workload, limit, capacity, rounds, ways)
+        found: Any = measure(workload, limit, capacity, rounds, seconds, ways)
         results.append(found)
         content = {"start_ms": started, "results": results}
         (out / "openmp.json").write_text(json.dumps(content, indent=1))
