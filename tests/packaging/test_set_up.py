@@ -95,8 +95,9 @@ def test_only_the_cpp_tests_need_googletest(tmp_path, bare_machine):
     assert output.endswith(" libgtest-dev …\n")
     makefile = (ROOT / "Makefile").read_text()
     needing = re.findall(r"^([\w%-]+):.*\btest-packages\b", makefile, re.M)
-    assert needing == ["cc-build-%", "fuzz-shim", "bazel-test", "bazel-build"]
-    assert re.search(r"^test: all-packages\b", makefile, re.M)
+    others = ["cc-build-%", "fuzz-shim", "bazel-test", "bazel-build"]
+    assert needing == ["test-most", "bench-power", *others]
+    assert re.search(r"^test-all: all-packages\b", makefile, re.M)
 
 
 def test_only_the_page_s_tests_need_a_browser(tmp_path, bare_machine):
