@@ -22,13 +22,13 @@ def raise_priority() -> None:
 
     With autogroup, Linux schedules each session as a group and divides a group's weight
     among the CPUs on which it ran recently. A session that mostly sleeps and wakes up on
-    changing CPUs was measured to wait up to 130 ms next to trainings. Staying on one CPU
-    helps, and a higher weight, for which it needs permission.
+    changing CPUs was measured to wait up to 130 ms next to trainings. A higher weight
+    helps; without permission for that, staying on one CPU helps.
     """
-    _stay_on_one_cpu()
     try:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     except PermissionError:
+        _stay_on_one_cpu()
         return
     # Only as the leader of the session. Otherwise other programs would be in the group, too.
     if os.getsid(0) == os.getpid():
