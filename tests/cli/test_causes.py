@@ -128,6 +128,7 @@ def test_a_shell_whose_program_lacked_memory(tmp_path):
 
 
 @NEEDS_CGROUPS
+@pytest.mark.serial("another controller of this user would remove the cgroup that tells the cause")
 def test_the_same_while_no_controller_ran(tmp_path, outputs):
     go = tmp_path / "go"
     controller = Controller(tmp_path, "--cpus", str(CPU))
