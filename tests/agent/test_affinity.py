@@ -50,6 +50,7 @@ def until(job: Job, limits: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_taskset_lowers_the_limits_until_it_is_undone(fake, job):
     granted = len(ALL)
     fake.wait_for_acknowledgement(fake.grant(ALL))
@@ -63,6 +64,7 @@ def test_taskset_lowers_the_limits_until_it_is_undone(fake, job):
         assert job.is_on(ALL)
 
 
+@pytest.mark.slow
 def test_never_more_than_is_granted(fake, job):
     fake.wait_for_acknowledgement(fake.grant(FIRST))
     until(job, "1 1")

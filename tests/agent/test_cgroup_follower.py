@@ -105,6 +105,7 @@ def stays(job: Job, expression: str, wanted: object) -> bool:
     return found == wanted
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_at_its_quota_and_follows_it(group):
     group.set_quota(1)
     many = {"TF_NUM_INTRAOP_THREADS": "64", "TF_NUM_INTEROP_THREADS": "64"}
@@ -123,6 +124,7 @@ def test_tensorflow_starts_at_its_quota_and_follows_it(group):
         assert value(job, "tfm.wait_settled(10)") is True
 
 
+@pytest.mark.slow
 def test_tensorflow_follows_its_cpuset_and_another_cgroup(group):
     small, large = group.child("small"), group.child("large")
     small.set_quota(0.3)
@@ -150,6 +152,7 @@ def test_a_limit_of_a_parent_counts(group):
         assert becomes(job, "limits()", [1, 1])
 
 
+@pytest.mark.slow
 def test_limits_set_by_hand_end_it_until_it_is_asked_for_again(group):
     group.set_quota(1)
     with begin(LIGHT, group, TF_MALLEABLE_MAX_THREADS="16") as job:
@@ -170,6 +173,7 @@ def test_limits_set_by_hand_end_it_until_it_is_asked_for_again(group):
         assert becomes(job, "limits()", [1, 1])
 
 
+@pytest.mark.slow
 def test_limits_for_a_while_pause_it(group):
     group.set_quota(1)
     with begin(LIGHT, group, **FOLLOW, TF_MALLEABLE_MAX_THREADS="16") as job:
@@ -187,6 +191,7 @@ def test_limits_for_a_while_pause_it(group):
         assert stays(job, "limits()", [7, 7])
 
 
+@pytest.mark.slow
 def test_threadpoolctl_s_limits_pause_it(group):
     pytest.importorskip("threadpoolctl")
     group.set_quota(1)
@@ -290,6 +295,7 @@ def test_a_garbage_variable_is_one_sentence():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "limits"), [("--follow-cgroup", "1 1"), ("--no-follow-cgroup", "2 2")]
 )
@@ -314,6 +320,7 @@ def test_an_unchanged_script_under_tfm_run(group, tmp_path, option, limits):
         assert process.communicate(timeout=DEADLINE)[0] == f"{limits}\n"
 
 
+@pytest.mark.slow
 def test_a_grant_and_the_cgroup_s_change_end_in_the_same_limit(fake, group):
     fake.grant(ALL, confined=True)
     group.set_cpus(f"{CPUS[0]},{CPUS[-1]}")

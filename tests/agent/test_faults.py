@@ -126,6 +126,7 @@ def test_lines_that_are_no_grants(fake, garbage):
         assert job.end()[::2] == (0, "")
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_none_or_of_another_version(fake):
     fake.answer_with("jobs", lambda h: h.answer(404, {"error": "this controller speaks /v2"}))
     with Job(COUNTING, fake.path) as job:
@@ -144,6 +145,7 @@ def test_a_controller_that_is_none_or_of_another_version(fake):
         assert job.end()[::2] == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["acknowledgements", "progress", "grants"])
 def test_other_requests_that_fail(fake, kind):
     fake.answer_with(kind, lambda handler: handler.answer(500, {"error": "oh"}))
@@ -177,6 +179,7 @@ def heard(notes: Path, kind: str) -> int:
     return sum(json.loads(line)[0] == kind for line in lines)
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_or_stopped(tmp_path):
     path, notes = tmp_path / "c.sock", tmp_path / "notes"
     with Job(COUNTING, path) as job:

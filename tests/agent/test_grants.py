@@ -186,6 +186,7 @@ def test_an_acknowledgement_that_is_refused_as_out_of_date_does_no_harm(fake, jo
     assert len(fake.heard("jobs")) == 1
 
 
+@pytest.mark.slow
 def test_it_reports_about_once_a_second(fake, job):
     fake.grant(ALL)
     first, *_, last = fake.wait(lambda: len(fake.heard("progress")) >= 4 and fake.heard("progress"))

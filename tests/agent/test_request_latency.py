@@ -145,6 +145,7 @@ def served(fake):
     return Served(fake)
 
 
+@pytest.mark.slow
 def test_requests_measured_by_the_program(fake, served):
     with Job("import tf_malleable\n" + BY_HAND, fake.path) as job:
         assert job.hear() == "served"
@@ -198,6 +199,7 @@ def test_generators_cannot_be_requests():
         tfm.request(generator)
 
 
+@pytest.mark.slow
 def test_an_unmodified_keras_service(fake, served):
     with Job(SERVICE, fake.path) as job:
         total = 0

@@ -35,6 +35,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.slow
 def test_an_unmodified_keras_script(fake):
     fake.grant(ALL)
     with Job(SCRIPT, fake.path) as job:
@@ -203,6 +204,7 @@ def test_without_a_controller_it_does_nothing():
         assert job.end() == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_program_that_says_how_far_it_is(fake):
     program = (
         "import sys, tf_malleable as tfm\n"

@@ -114,6 +114,7 @@ def test_signals_are_the_program_s(fake):
     assert err.endswith("KeyboardInterrupt\n")
 
 
+@pytest.mark.slow
 def test_forked_children_do_not_disturb_their_parent_s_agent(fake):
     fake.grant(FIRST)
     with Job(FORKING, fake.path) as job:
@@ -227,6 +228,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ENDINGS)
 @pytest.mark.parametrize("state", ["connected", "alone", "silent"])
 def test_the_interpreter_ends_as_without_us(fake, way, state):

@@ -49,6 +49,7 @@ def test_the_start_of_the_second_worker_is_not_counted_where_it_is_left_out():
     assert found(grown(84.0), "from room to").found.value == pytest.approx(8.0)
 
 
+@pytest.mark.slow
 def test_other_weights_are_told():
     assert found(grown(80.0), "different weights").verdict == "passed"
     assert found(grown(80.0, weights=["def"]), "different weights").verdict == "missed"

@@ -49,6 +49,7 @@ def test_the_first_start_which_reads_from_the_disk_does_not_count(monkeypatch):
     assert pace.measure(lambda text: None).factors == dict.fromkeys(STEP_SECONDS, 1.0)
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_is_no_measurement(monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "TRAININGS", tmp_path)
     with pytest.raises(BenchmarkError, match=r"the training cnn failed: .*cnn\.py"):

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from benchmarks.validation.__main__ import CONTAINERS, POLICIES, TITLES, Compared, main, rows
 from tf_malleable.model import Machine, Shape
@@ -63,6 +64,7 @@ def test_rounds_on_machines_of_different_sizes_are_refused(tmp_path, capfd):
     assert capfd.readouterr().err == sentence
 
 
+@pytest.mark.slow
 def test_rounds_of_several_folders_count_together(tmp_path, capfd):
     tasks = [
         Task(f"job {n}", 2.0 * n, 30.0 + 7 * n, Assumed().curve, Shape(1, 2, 2), starting=3.0)

@@ -29,6 +29,7 @@ def ended(controller, job: str) -> tuple[str, str | None]:
     return record["outcome"], record["cause"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_job_starts_if_the_other_succeeds_and_never_otherwise(controller, tmp_path, code):
     first = submitted(*shell(tmp_path / "go", code))

@@ -65,6 +65,7 @@ def test_it_is_for_the_background_and_for_several_jobs(tmp_path):
     assert result.stderr == "tfm: --id-file is for one job, and --array starts several\n"
 
 
+@pytest.mark.slow
 def test_each_index_is_a_job_and_so_many_run_at_once(tmp_path, outputs):
     gate = tmp_path / "gate"
     program = (

@@ -35,6 +35,7 @@ LIMIT = ("--time-limit", "1s", "--", "sleep", "600")
 KILLED = ("--", "sh", "-c", "kill -9 $$")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "outcome", "cause", "code"),
     [
@@ -61,6 +62,7 @@ def test_it_is_said_by_all_commands(controller, arguments, outcome, cause, code)
     assert lines["outcome"].strip() == how
 
 
+@pytest.mark.slow
 def test_who_is_notified_learns_it(controller, tmp_path):
     note = tmp_path / "note"
     said = "$TF_MALLEABLE_JOB_EXIT_CODE $TF_MALLEABLE_JOB_CAUSE"
@@ -78,6 +80,7 @@ def test_a_user_who_cancels_is_no_cause(controller):
     assert job["cause"] is None
 
 
+@pytest.mark.slow
 def test_a_job_that_is_being_ended_says_it(controller):
     program = "trap '' TERM; while :; do sleep 0.1; done"
     number = submitted("--time-limit", "1s", *shell(program))
@@ -99,6 +102,7 @@ def test_a_main_process_that_was_killed_says_it_while_others_remain(controller):
     tfm("cancel", number)
 
 
+@pytest.mark.slow
 @NEEDS_CGROUPS
 def test_memory_that_is_not_there(tmp_path):
     controller = Controller(tmp_path, "--cpus", str(CPU))

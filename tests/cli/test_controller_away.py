@@ -43,6 +43,7 @@ def ended(outputs: Path) -> list[Path]:
     return [path for path in outputs.glob("*.exit") if path.read_text()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("then", "outcome", "code"), [("exit 0", "finished", 0), ("exit 3", "failed", 3)]
 )
@@ -90,6 +91,7 @@ def test_the_queue_survives(start, tmp_path):
     assert tfm("logs", second).stdout.endswith("ran\n")
 
 
+@pytest.mark.slow
 def test_what_failed_meanwhile_is_started_again(start, outputs, tmp_path):
     go, tries = tmp_path / "go", tmp_path / "tries"
     first = start()

@@ -82,6 +82,7 @@ def test_the_first_submit_starts_one_and_the_second_finds_it(place):
     assert place.info()["pid"] == pid
 
 
+@pytest.mark.slow
 def test_it_waits_for_no_job_that_it_resumes(place):
     """Which may run for days, and writes where the controller does."""
     tfm("submit", "--requeue", "--name", "long", "--", "sleep", "600")
@@ -135,6 +136,7 @@ def test_it_outlives_the_terminal(place):
     assert [job["state"] for job in ask(place.socket, "GET", "/v1/jobs")[1]["jobs"]] == ["running"]
 
 
+@pytest.mark.slow
 def test_two_at_once_start_one(place):
     with started("submit", "--", "true") as one, started("submit", "--", "true") as other:
         said = [each.communicate(timeout=DEADLINE) for each in (one, other)]
@@ -182,6 +184,7 @@ def test_a_program_that_does_not_exist_needs_none(place):
     assert not place.socket.parent.exists()
 
 
+@pytest.mark.slow
 def test_a_program_in_the_foreground_starts_one_only_if_asked(place):
     done = tfm("run", "--", "echo", "alone")
     assert (done.returncode, done.stdout) == (0, "alone\n")
@@ -200,6 +203,7 @@ def test_none_is_started_inside_a_job(place, monkeypatch):
     assert not place.socket.exists()
 
 
+@pytest.mark.slow
 def test_none_is_started_beside_another_that_has_these_cpus(place, monkeypatch, directory):
     claims = directory / "claims"
     claims.mkdir(0o700)
@@ -258,6 +262,7 @@ def test_a_controller_that_already_answers_is_enough(place):
     assert place.pid() == pid
 
 
+@pytest.mark.slow
 def test_it_ends_when_there_have_been_no_jobs_for_long(place):
     assert tfm("controller", "--detach", "--idle-end", IDLE).returncode == 0
     assert f"{place.info()['idle_end']:.0f}s" == IDLE
@@ -275,6 +280,7 @@ def test_it_ends_when_there_have_been_no_jobs_for_long(place):
     assert done.stderr.startswith(STARTED)
 
 
+@pytest.mark.slow
 def test_it_does_not_end_while_somebody_looks_on(place):
     assert tfm("controller", "--detach", "--idle-end", IDLE).returncode == 0
     client = Client(place.socket)

@@ -38,6 +38,7 @@ def shown_group(job: str) -> str:
     return next(words[1] for words in lines if words[0] == "group")
 
 
+@pytest.mark.slow
 def test_a_group_is_changed_as_one_and_no_other_job(controller):
     ids = [submitted("--group", "sweep", "--name", name, *SLEEP) for name in "ab"]
     other = submitted("--name", "c", *SLEEP)

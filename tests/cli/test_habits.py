@@ -35,6 +35,7 @@ def test_it_works(line, printed, controller, outputs):
     assert done.stdout.startswith(printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["kill x", "scancel x", "log x", "log -f x"])
 def test_it_works_with_a_job(line, controller, outputs):
     assert tfm("submit", "--name", "x", "--", "sleep", "3").returncode == 0

@@ -112,6 +112,7 @@ def test_cores_that_cannot_be_are_bad_input(cores):
     )
 
 
+@pytest.mark.slow
 def test_cores_are_set_by_a_difference_and_to_the_most(tmp_path):
     with controllers.controller(tmp_path, "--policy", "equal") as controller:
         most = len(controller.get("/v1")["cpus"])

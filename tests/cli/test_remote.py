@@ -38,6 +38,7 @@ def remotely(*arguments):
     return tfm(*arguments, env={**os.environ, "TF_MALLEABLE_HOST": "ssh://ada@far:2222"})
 
 
+@pytest.mark.slow
 def test_jobs_of_another_host_are_shown_and_changed(controller, ssh):
     with running("--name", "one"):
         result = remotely("jobs", "--json")

@@ -91,6 +91,7 @@ def test_a_controller_that_is_killed_between_attempts_is_waited_for(start, tries
     assert (result.returncode, tries.read_text()) == (0, "x\n" * 2)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_a_reboot_keeps_from_its_start_is_made_after_it(start, tries):
     first = start()
     with between_attempts(first, tries) as (job, keeper, output):
@@ -161,6 +162,7 @@ def test_in_the_background_all_attempts_are_one_to_whoever_waits(controller, tri
     assert output.with_suffix(".exit").read_text() == "0 job 3\n"
 
 
+@pytest.mark.slow
 def test_the_output_is_followed_to_the_end_of_the_last_attempt(controller, tries):
     program = f"echo x >> {tries}; wc -l < {tries}; sleep 1; exit 3"
     job = tfm("submit", "--retries", "1", "--", "sh", "-c", program).stdout.strip()
@@ -193,6 +195,7 @@ def test_nor_is_what_is_cancelled_in_the_queue(controller):
         assert [each["name"] for each in controller.get("/v1/jobs")["jobs"]] == ["first"]
 
 
+@pytest.mark.slow
 def test_nor_is_what_has_reached_its_time_limit(controller):
     command = ["--time-limit", "1s", "--", "sleep", "600"]
     result = tfm("run", "--retries", "3", *command)

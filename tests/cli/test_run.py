@@ -33,17 +33,20 @@ def script(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_an_unchanged_script_is_malleable(script):
     result = tfm("run", "--threads", "1", "--", sys.executable, script)
     assert result.stdout == "overlay 1 1\n"
 
 
+@pytest.mark.slow
 def test_without_threads_tensorflow_starts_as_it_would(script):
     env = {**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
     result = tfm("run", "--no-follow-cgroup", "--", sys.executable, script, env=env)
     assert result.stdout == "overlay 1 2\n"
 
 
+@pytest.mark.slow
 def test_children_are_malleable_too(script):
     grandchild = "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]])"
     shell = f"{sys.executable} {script}; exec {sys.executable} -c '{grandchild}' {script}"
@@ -314,6 +317,7 @@ def test_help_names_the_option():
     assert "--threads" in result.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_with_workers_parked_ends_the_program(tmp_path):
     # Interrupted inside an eager op, stock TensorFlow 2.21 itself often corrupts its heap when it
     # runs with one thread; so the program sleeps.

@@ -73,6 +73,7 @@ def test_threads_are_no_more_than_a_pool_can_have(tmp_path):
     assert (shown["cpus"], shown["threads"]) == (sorted(set(cpus)), "1")
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_with_the_granted_cores(controller):
     program = "import tensorflow as tf, tf_malleable; tf.constant(1.0) + 1"
     program += "; print(tf_malleable.get_threads())"

@@ -64,6 +64,7 @@ def test_what_it_says_of_one_job_is_known(tmp_path):
     assert row["counts"]["arrivals"] == row["counts"]["ends"] == 1
 
 
+@pytest.mark.slow
 def test_a_service_shares_its_core_unless_weights_are_off(tmp_path):
     plan = tmp_path / "service.txt"
     service = "--slo p99=1s --requests 50:0.01 --work 400 -- python serve.py"
@@ -75,12 +76,14 @@ def test_a_service_shares_its_core_unless_weights_are_off(tmp_path):
     assert makespans == pytest.approx([400, 500], abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_same_seed_prints_the_same_bytes(plan):
     arguments = ("--generate", "jobs=40,load=0.8", "--noise", 0.1, "--cores", 4, "--json")
     said = [said_by(*arguments, "--seed", seed) for seed in (1, 1, 2)]
     assert said[0] == said[1] != said[2]
 
 
+@pytest.mark.slow
 def test_several_workloads_and_csv(plan):
     said = said_by(plan, "--generate", "jobs=5", "--csv", "--cores", 4)
     rows = list(csv.DictReader(io.StringIO(said)))
@@ -124,6 +127,7 @@ def test_more_hosts_end_sooner():
     assert spans[1] < 0.8 * spans[0]
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(plan, tmp_path):
     plot, gantt = tmp_path / "plot.svg", tmp_path / "gantt.png"
     said_by(plan, "--cores", 4, "--plot", plot, "--gantt", gantt)
@@ -210,6 +214,7 @@ def own_policies(tmp_path):
     return {**os.environ, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
 
 
+@pytest.mark.slow
 def test_a_policy_that_cannot_go_on_is_reported_and_the_others_go_on(plan, own_policies):
     policies = [f"--policy={name}" for name in ("refuses", "dies", "equal", "reviews")]
     done = tfm("simulate", str(plan), "--cores", "4", *policies, env=own_policies)
@@ -224,6 +229,7 @@ def test_a_policy_that_cannot_go_on_is_reported_and_the_others_go_on(plan, own_p
 LONG = "jobs=200000,load=0.9"
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_has_ended(plan):
     arguments = ("--generate", LONG, "--policy", "equal", "--cores", "4")
     with started("simulate", str(plan), *arguments, start_new_session=True) as process:
@@ -258,6 +264,7 @@ def alive_in_group(group: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_progress_and_the_time_left():
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

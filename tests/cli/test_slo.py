@@ -42,6 +42,7 @@ def shown(job: str) -> dict[str, str]:
     return {line[:width].strip(): line[width:].strip() for line in lines}
 
 
+@pytest.mark.slow
 def test_a_service_and_what_is_said_of_it(controller):
     job = submitted("--slo", "p99=20ms", "--max", "1", "--", sys.executable, "-c", SERVICE)
 

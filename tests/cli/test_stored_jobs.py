@@ -68,6 +68,7 @@ def program(go: Path, then: str = "echo ran") -> list[str]:
     return ["--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; {then}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [lose_power, shut_down])
 def test_what_waited_waits_again_and_what_ran_runs_again(start, outputs, tmp_path, end):
     go, folder = tmp_path / "go", tmp_path / "folder"
@@ -213,6 +214,7 @@ def test_one_that_handles_the_signal_before_a_reboot_runs_again(start, outputs, 
     wait_for(lambda: not stored(outputs))
 
 
+@pytest.mark.slow
 def test_what_is_about_to_be_resumed_is_waited_for(start, outputs, tmp_path):
     """As after a reboot: a controller answers before it has submitted what is stored."""
     go = tmp_path / "go"
@@ -232,6 +234,7 @@ def test_what_is_about_to_be_resumed_is_waited_for(start, outputs, tmp_path):
         assert waiting.wait(DEADLINE) == 0
 
 
+@pytest.mark.slow
 def test_who_submits_meanwhile_starts_after_the_new_one(start, outputs, tmp_path):
     go = tmp_path / "go"
     first = start()
@@ -269,6 +272,7 @@ def test_a_retry_that_is_interrupted_has_not_ended_as_the_one_before_it(start, o
     assert (result.returncode, result.stdout) == (1, interrupted)
 
 
+@pytest.mark.slow
 def test_a_service_tells_what_to_do(start, outputs, tmp_path):
     first = start()
     number = submitted("--requeue", "--name", "ran", "--", "sleep", "600")
@@ -320,6 +324,7 @@ def test_jobs_start_after_the_new_one(start, outputs, tmp_path):
     assert tfm("wait", then["id"]).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_array_stays_an_array(start, outputs, tmp_path):
     go = tmp_path / "go"
     first = start()

@@ -203,6 +203,7 @@ def test_a_path_that_somebody_made_up_is_not_read(controller, tmp_path, kind):
     assert str(path) in result.stderr
 
 
+@pytest.mark.slow
 def test_the_last_lines_are_printed(controller):
     number = submitted(*shell("seq 30000; printf end"))
     tfm("wait", number)
@@ -217,6 +218,7 @@ def test_the_last_lines_are_printed(controller):
     assert tfm("logs", "-n", "2", number).stdout == "4\n5\n"
 
 
+@pytest.mark.slow
 def test_outputs_of_several_jobs_have_their_names(tmp_path, outputs):
     with controllers.controller(tmp_path, "--policy", "equal") as controller:
         if len(controller.get("/v1")["cpus"]) < 2:

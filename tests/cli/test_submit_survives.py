@@ -321,6 +321,7 @@ def check_array(played: Round) -> None:
             assert len(running) <= 1, played.lines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + ROUNDS))
 def test_nothing_is_lost_and_every_outcome_is_right(tmp_path, seed):
     tmp_path.chmod(0o700)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def names_a_field(decision):
     return valid["status"] == "False" and ("spec" in valid["message"])
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3),
@@ -154,6 +156,7 @@ def test_any_spec(tmp_path_factory, fields, annotations, trains):
     assert found is None or found.judgement is not None or names_a_field(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.dictionaries(
@@ -187,6 +190,7 @@ def test_a_bad_job_that_is_deleted_can_go(tmp_path_factory):
     assert of(found, SetFinalizers) == [SetFinalizers(())]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.dictionaries(

@@ -17,6 +17,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_others_are_as_they_were(value):
     deep = "[" * 9990 + "]" * 9990

@@ -41,6 +41,7 @@ def test_without_pools(lib, case):
     run(lib, cases_abi.__name__, case, TF_MALLEABLE_MAX_THREADS="16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(cases_tensorflow))
 def test_with_tensorflow(tensorflows_lib, case):
     run(

@@ -83,6 +83,7 @@ def call(user: User, route: Route, job: str, end: str) -> tuple[int, str]:
     return user.ask(route.method, target, body)
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("read", "changed")
 def test_no_call_reads_or_changes_what_is_another_s(directory, group):
     """A new route is called like the others; one that changes a job must refuse him."""
@@ -186,6 +187,7 @@ def test_no_cgroup_of_another_s_job_is_changed(directory, group):
                 assert here.hostile.attempt("write", file) in REFUSED, file
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("starved")
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 def test_a_user_with_many_jobs_does_not_keep_others_waiting(directory, group):
@@ -215,6 +217,7 @@ def test_a_user_with_many_jobs_does_not_keep_others_waiting(directory, group):
         assert running() == {greedy[1].pid, others[0].pid}
 
 
+@pytest.mark.slow
 def test_no_user_fills_the_disk(directory, group):
     """Commands of 245 KB filled it at 15 MB a second."""
     with shared(directory, group) as here:

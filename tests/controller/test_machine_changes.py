@@ -21,6 +21,7 @@ def shared(one) -> list[int]:
     return [cpu["id"] for cpu in one.get("/v1")["cpus"]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 def test_a_controller_that_may_use_fewer_cpus_grants_fewer(tmp_path):
     with controller(tmp_path, "--policy", "equal") as one, job(one.socket) as working:
@@ -34,6 +35,7 @@ def test_a_controller_that_may_use_fewer_cpus_grants_fewer(tmp_path):
         wait_for(lambda: one.get(f"/v1/jobs/{number}")["granted"] == CPUS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 def test_cpus_that_were_not_asked_for_are_not_shared_out_instead(tmp_path):
     with controller(tmp_path, "--cpus", str(CPUS[1])) as one:

@@ -69,6 +69,7 @@ def stalled_with(coordinator, game, come_back):
     return "a" not in game.core.state.everybody
 
 
+@pytest.mark.slow
 def test_who_hangs_up_during_a_stall_may_come_back(coordinator, game):
     hello = {**game.hello_of("a"), "generation": game.core.state.current.as_json()}
     assert not stalled_with(
@@ -76,5 +77,6 @@ def test_who_hangs_up_during_a_stall_may_come_back(coordinator, game):
     )
 
 
+@pytest.mark.slow
 def test_who_does_not_come_back_after_a_stall_is_lost(coordinator, game):
     assert stalled_with(coordinator, game, lambda: None)

@@ -48,6 +48,7 @@ def coordinator():
     thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["member", "coordinator"])
 @pytest.mark.parametrize("count", [90, 300])
 def test_half_open_connections_keep_no_process_out(request, who, count):

@@ -47,6 +47,7 @@ def core(cluster):
         yield kubernetes.CoreV1Api(found)
 
 
+@pytest.mark.slow
 def test_the_client_reads_and_writes(core, cluster):
     made = core.create_namespaced_pod("default", pod("a", cpus="0.5"))
     assert made.spec.containers[0].resources.limits["cpu"] == "500m"
@@ -96,6 +97,7 @@ def test_the_client_watches_and_begins_anew_when_it_is_too_late(core, cluster):
     assert gone.value.status == 410
 
 
+@pytest.mark.slow
 def test_the_client_holds_a_lease(core):
     leases = kubernetes.CoordinationV1Api(core.api_client)
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0}
@@ -157,6 +159,7 @@ def scale(cluster, number):
     cluster.client.patch("choirs", "one", {"spec": {"replicas": number}}, part="scale")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="kopf needs Python 3.11")
 def test_a_kopf_operator_through_all_that_goes_wrong(cluster, tmp_path):
     """It creates, scales and deletes pods, past conflicts, gaps in watches and dead servers."""

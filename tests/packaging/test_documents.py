@@ -108,6 +108,7 @@ PUT_TOGETHER = (
 """Messages whose parts are in several files."""
 
 
+@pytest.mark.slow
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
     """The parts between two … stand in strings of one file."""
     programs = [*ROOT.glob("python/**/*.py"), *ROOT.glob("examples/*.py")]

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 _MODULE = """
 import os, time
 import pytest
@@ -20,6 +22,7 @@ def test_one(number):
 """
 
 
+@pytest.mark.slow
 def test_a_group_runs_on_one_worker(tmp_path):
     (tmp_path / "test_group.py").write_text(_MODULE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

@@ -62,6 +62,7 @@ def test_edits_are_found(program, edits):
     assert edits_of_the_path(program) == edits
 
 
+@pytest.mark.slow
 def test_no_test_edits_sys_path():
     """tests.support and the tools are found by pytest's `pythonpath`; children get PYTHONPATH."""
     # The zygote starts scripts, and so does what Python does with their folder.

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOLS = Path(__file__).parent.parent.parent / "tools"
 TESTS = """
 import time
@@ -35,6 +37,7 @@ def run(tool: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_at_times_is_found(tmp_path):
     tests = tmp_path / "test_it.py"
     tests.write_text(TESTS)
@@ -65,6 +68,7 @@ def test_a_file_that_holds_no_times_is_refused(tmp_path):
     assert done.stderr.startswith("test_times: cannot read ")
 
 
+@pytest.mark.slow
 def test_tests_that_pytest_does_not_know_are_no_failures(tmp_path):
     done = run("repeat_tests.py", "--rounds", 1, "--out", tmp_path, "--", "--no-such-option")
     assert done.returncode == 1

@@ -44,6 +44,7 @@ with open("/proc/self/maps") as maps:
     )
 
 
+@pytest.mark.slow
 def test_the_compiled_in_hook_is_found_and_no_overlay_loaded(patched_tensorflow):
     script = "import tf_malleable as tfm\nprint(tfm.backend())"
     assert python(loaded(script), patched_tensorflow).splitlines() == [
@@ -52,6 +53,7 @@ def test_the_compiled_in_hook_is_found_and_no_overlay_loaded(patched_tensorflow)
     ]
 
 
+@pytest.mark.slow
 def test_it_may_come_after_tensorflow(patched_tensorflow):
     script = """
 import tensorflow as tf
@@ -88,6 +90,7 @@ for odd in (65, 0, -1, 2.5, "2"):
 """
 
 
+@pytest.mark.slow
 def test_same_api_same_results(patched_tensorflow):
     environment = {"TF_MALLEABLE_MAX_THREADS": "64", "TF_NUM_INTRAOP_THREADS": "2"}
     with_patches = python(SAME, patched_tensorflow, **environment)
@@ -104,6 +107,7 @@ print(hashlib.new("sha256", b"x").hexdigest()[:8], ssl.create_default_context().
     assert python(script, patched_tensorflow).startswith("2d711642")
 
 
+@pytest.mark.slow
 def test_an_unchanged_script_is_malleable(patched_tensorflow):
     script = """
 import subprocess, sys
@@ -134,6 +138,7 @@ def test_another_version_of_the_abi_is_refused_in_one_sentence(tmp_path):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_it_installs_without_an_overlay(patched_tensorflow, installed):
     names = sorted(path.name.split(".")[0] for path in (installed / "runtime").iterdir())
     assert names == ["_native", "libtf_malleable_openmp", "libtf_malleable_tier", "tfm-init"]
@@ -151,6 +156,7 @@ print(tfm.__file__, tfm.backend(), {pool.limit for pool in tfm.pools()})
     assert python(script, path) == f"{installed}/__init__.py patched {{1}}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_it_passes_the_conformance_suite(patched_tensorflow):
     library = patched_tensorflow / "tensorflow" / FRAMEWORK

@@ -107,6 +107,7 @@ def test_a_dry_run_changes_nothing(tree):
     assert contents(tree) == before
 
 
+@pytest.mark.slow
 def test_an_archive_is_unpacked_first(tree, tmp_path):
     archive = tmp_path / "v2.21.0.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -284,6 +285,7 @@ def killed(changes: int, temporary: Path, *arguments: object) -> bool:
     return done.returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("--reverse",)])
 def test_one_that_is_killed_is_finished_or_found_out(tree, arguments, tmp_path_factory):
     original = contents(tree)

@@ -176,6 +176,7 @@ def test_the_table_of_hooks_has_them_all():
             assert patch.name in table
 
 
+@pytest.mark.slow
 def test_the_patched_header_of_onednns_plans_compiles(tmp_path):
     """With the wheel's own headers of TensorFlow and oneDNN, and none of ours but op_width.h."""
     [name] = [name for name in HEADERS if name.name == "mkl_util.h"]

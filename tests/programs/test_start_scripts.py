@@ -26,6 +26,7 @@ def limits(script: str, cwd: os.PathLike[str], threads: int = 1) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
@@ -41,6 +42,7 @@ def test_a_script_may_set_or_ignore_pythonpath(tmp_path, script):
     assert limits(script, tmp_path) == ["1"]
 
 
+@pytest.mark.slow
 def test_a_child_may_get_a_pythonpath_of_its_own(tmp_path):
     parent = tmp_path / "parent.py"
     parent.write_text(
@@ -51,6 +53,7 @@ def test_a_child_may_get_a_pythonpath_of_its_own(tmp_path):
     assert limits(f"{PYTHON} parent.py", tmp_path) == ["1"]
 
 
+@pytest.mark.slow
 def test_another_sitecustomize_may_hide_ours(tmp_path):
     # As opentelemetry-instrument does: it puts a folder with a sitecustomize first, and starts
     # the program.

@@ -52,6 +52,7 @@ def test_stock_tensorflow_has_no_hook():
     assert not exports(framework, "tfm_abi_version")
 
 
+@pytest.mark.slow
 def test_the_slots_of_a_symbol_are_those_that_readelf_shows():
     found = find_tensorflow()
     assert found is not None
@@ -72,6 +73,7 @@ def test_the_slots_of_a_symbol_are_those_that_readelf_shows():
     assert elf.binding(Path("/nowhere"), symbol) is None
 
 
+@pytest.mark.slow
 def test_what_is_called_directly_is_what_readelf_shows_no_relocation_of():
     found = find_tensorflow()
     assert found is not None

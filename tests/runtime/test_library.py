@@ -232,6 +232,7 @@ def test_another_build_of_a_supported_version_is_refused(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_tensorflow_that_calls_its_own_functions_first_is_noticed():
     script = """
 import os
@@ -286,6 +287,7 @@ def test_the_build_is_told_each_tensorflow_it_asks_for(tmp_path, capsys):
     assert capsys.readouterr() == ("", "/nowhere has no TensorFlow\n")
 
 
+@pytest.mark.slow
 def test_importing_too_late_says_so_at_the_first_call_that_needs_it():
     script = """
 import tensorflow

@@ -139,6 +139,7 @@ class Overlapping(RuleBasedStateMachine):
             executor.shutdown()
 
 
+@pytest.mark.slow
 def test_the_newest_decides_and_then_the_baseline(pools, monkeypatch):
     monkeypatch.setattr(Overlapping, "pools", pools)
     case = Overlapping.TestCase()
@@ -204,6 +205,7 @@ def test_a_decorated_function_in_several_threads(pools):
     assert pools.now == [3, 3]
 
 
+@pytest.mark.slow
 def test_limits_that_nobody_can_end_any_more_last_and_are_one(pools):
     """A program may call threadpool_limits(n) as a statement, again and again."""
     for number in (1, 2, 3) * 10:

@@ -50,6 +50,7 @@ def test_exports_are_those_listed_and_the_abi(overlay):
     assert exported == listed(minor) | abi
 
 
+@pytest.mark.slow
 def test_tensorflow_has_every_function_the_overlay_replaces():
     found = find_tensorflow()
     assert found is not None

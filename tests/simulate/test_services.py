@@ -76,6 +76,7 @@ def beside_trainings(slo: Slo | None, policy: str) -> Outcome:
     return simulate([service, *trainings], policy, Scenario((Machine.flat(4),)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["lend+srpt", "equal", "slo+lend+equal"])
 def test_an_objective_is_kept_beside_trainings_and_they_get_what_is_left(policy):
     without = beside_trainings(None, policy).history.jobs
@@ -88,6 +89,7 @@ def test_an_objective_is_kept_beside_trainings_and_they_get_what_is_left(policy)
     assert max(job.ended for job in jobs) < 1.5 * max(job.ended for job in without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cores", "work", "seconds"), [(1, 100, 200), (2, 300, 200)])
 def test_a_training_has_what_a_service_that_preempts_it_leaves(cores, work, seconds):
     """Of one core half, of two three halves; and the service computes as if it were alone."""
@@ -112,6 +114,7 @@ def test_a_training_goes_on_at_full_speed_once_the_service_has_ended():
     assert train.ended == pytest.approx(200, rel=0.05)  # Of 100 s half, and then 100 s.
 
 
+@pytest.mark.slow
 def test_bursts_take_from_a_training_that_shares_the_cores_what_they_need():
     """In a minute, 50 s of 1.7 cores and 10 s of 0.5 are 90 core seconds."""
     shape = Shape(1, 2, 2)
@@ -122,5 +125,6 @@ def test_bursts_take_from_a_training_that_shares_the_cores_what_they_need():
     assert train.ended == pytest.approx(540, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_same_seed_has_the_same_latencies():
     assert beside_trainings(OBJECTIVE, "equal") == beside_trainings(OBJECTIVE, "equal")

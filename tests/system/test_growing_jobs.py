@@ -75,6 +75,7 @@ def expected() -> dict[str, Any]:
     return {name: two for name, (two,) in tasks.items()}
 
 
+@pytest.mark.slow
 def test_a_job_started_with_one_core_has_the_tasks_of_two(
     found: dict[str, list[float]], expected: dict[str, Any]
 ) -> None:

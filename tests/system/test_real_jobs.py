@@ -131,6 +131,7 @@ def masks(pid: int) -> set[frozenset[int]]:
     return {frozenset(os.sched_getaffinity(int(thread))) for thread in threads}
 
 
+@pytest.mark.slow
 def test_unmodified_trainings_share_the_machine_and_report_steps(system):
     cpus = sorted(os.sched_getaffinity(0))
     first = system.train("first")
@@ -151,6 +152,7 @@ def test_unmodified_trainings_share_the_machine_and_report_steps(system):
             assert not {*one["cpus"]} & {*other["cpus"]}
 
 
+@pytest.mark.slow
 def test_a_training_is_resized_paused_and_resumed_by_hand(system):
     process = system.train("one")
     job = system.training("one")["id"]
@@ -180,6 +182,7 @@ def test_a_killed_training_gives_its_cores_to_another_within_a_second(system):
     system.until(lambda: system.status("heir")["actual"] == cpus)
 
 
+@pytest.mark.slow
 def test_trainings_go_on_without_the_controller_and_are_known_to_the_next(system):
     process = system.train("first")
     before = system.training("first")
@@ -203,6 +206,7 @@ def test_trainings_go_on_without_the_controller_and_are_known_to_the_next(system
     assert re.fullmatch(r"trained \d+\n", waiting.stdout.read())
 
 
+@pytest.mark.slow
 def test_a_training_that_began_alone_joins_a_controller_that_comes_later(system):
     system.controller.kill()
     system.controller.communicate()

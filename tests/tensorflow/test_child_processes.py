@@ -8,6 +8,7 @@ import pytest
 from tests.support import harness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing_have_limits_of_their_own(method: str) -> None:
     found = harness.call("cases_processes", "child_of_multiprocessing", method, fresh=True)
@@ -18,6 +19,7 @@ def test_children_of_multiprocessing_have_limits_of_their_own(method: str) -> No
     assert {"tf_Compute", "tf_numa_-1_Eigen"} <= set(found["pools"])
 
 
+@pytest.mark.slow
 def test_forked_children_may_call_tf_malleable_while_limits_change() -> None:
     found = harness.call(
         "cases_processes", "forked_while_limits_change", harness.CAPACITY, 60, fresh=True
@@ -32,6 +34,7 @@ def _noise(stderr: str) -> list[str]:
     return sorted(re.sub(r"^([IWE])\S+\s+\S+\s+\d+ ", r"\1 ", line) for line in stderr.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["parked", "parked_from_the_start", "tasks_running", "ops_running", "daemon_waiting"]
 )

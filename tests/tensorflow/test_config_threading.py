@@ -35,6 +35,7 @@ def test_numbers_by_hand_hold_until_the_next_grant():
     ]
 
 
+@pytest.mark.slow
 def test_without_a_number_the_first_limit_holds():
     found = harness.call("cases_config", "unset_with_a_first_limit", TF_MALLEABLE_THREADS=2)
     assert found == [[2, 2], [5, 2], [2, 2]]
@@ -51,12 +52,14 @@ def test_numbers_that_are_not_allowed_are_refused_as_stock_tensorflow_refuses_al
     assert then[0] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"TF_MALLEABLE_TF_CONFIG_THREADING": 0}, {"stock": True}])
 def test_it_can_be_turned_off_and_needs_our_pools(options):
     said, numbers = harness.call("cases_config", "opted_out", fresh=True, **options)
     assert (said, numbers) == (STOCK, [0, 0])
 
 
+@pytest.mark.slow
 def test_an_unchanged_program_that_imports_tensorflow_late(tmp_path):
     program = """
 def work():

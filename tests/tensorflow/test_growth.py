@@ -52,24 +52,29 @@ def check(found: dict[str, list[float]]) -> None:
     assert {name: tasks[2] for name, tasks in found.items()} == dict.fromkeys(two, 0)
 
 
+@pytest.mark.slow
 def test_every_kind_of_op_grows_in_a_process_started_with_one_thread() -> None:
     check(call("tasks_of_steps", [0, 2, 1], **STARTED_WITH_ONE))
 
 
+@pytest.mark.slow
 def test_every_kind_of_op_grows_from_a_limit_of_one() -> None:
     check(call("tasks_of_steps", [0, 2, 1], TF_MALLEABLE_THREADS=1))
 
 
+@pytest.mark.slow
 def test_every_kind_of_op_grows_in_a_process_started_on_one_cpu() -> None:
     cpus = two_cpus()
     check(started_with(cpus[0], "tasks_of_steps", [cpus[:1], cpus, cpus[:1]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ways", [STARTED_WITH_ONE, {"TF_MALLEABLE_THREADS": 1}])
 def test_tf_data_runs_more_calls_at_a_time(ways: dict[str, int]) -> None:
     assert call("calls_side_by_side", [1, 2], 2, **ways)["calls"] >= 2
 
 
+@pytest.mark.slow
 def test_tf_data_and_xlas_compiler_grow_in_a_process_started_on_one_cpu() -> None:
     cpus = two_cpus()
     found = started_with(cpus[0], "calls_side_by_side", [cpus[:1], cpus], 2)
@@ -78,6 +83,7 @@ def test_tf_data_and_xlas_compiler_grow_in_a_process_started_on_one_cpu() -> Non
         assert found["compilers"] >= 2
 
 
+@pytest.mark.slow
 def test_without_a_limit_the_affinity_decides_as_in_stock_tensorflow() -> None:
     cpu = two_cpus()[0]
     assert started_with(cpu, "calls_side_by_side", [0], 0.5)["calls"] == 1

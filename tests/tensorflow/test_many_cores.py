@@ -22,6 +22,7 @@ def call(function: str, *arguments: object, **variables: object):
     return harness.call(MODULE, function, *arguments, **{**settings, **variables})
 
 
+@pytest.mark.slow
 def test_work_is_cut_into_as_many_pieces_as_the_limit():
     found = call("tasks_by_limit", [2, 8, 1])
     assert set(found) == {"dense", "conv", "matmul"}
@@ -32,6 +33,7 @@ def test_work_is_cut_into_as_many_pieces_as_the_limit():
         assert one == 0, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 4, 8, 16])
 def test_an_op_has_the_tasks_of_a_tensorflow_started_with_the_limit(threads):
     """In place of speed on as many cores, which few machines have."""
@@ -49,6 +51,7 @@ def test_an_op_has_the_tasks_of_a_tensorflow_started_with_the_limit(threads):
     assert sum(stock.values()) > 0
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_once_for_each_limit():
     found = call("plans_by_limit", [2, 4, 2, 4, 1, 1], ONEDNN_VERBOSE="profile")
     for name, (two, four, again_two, again_four, one, again_one) in found.items():
@@ -60,6 +63,7 @@ def test_a_plan_is_made_once_for_each_limit():
         assert (again_two, again_four, again_one) == (0, 0, 0), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [2, 16, 64, 256])
 def test_results_stay_right_while_widths_change(capacity):
     found = call("results_while_limits_change", capacity, 10_000, TF_MALLEABLE_MAX_THREADS=capacity)
@@ -68,12 +72,14 @@ def test_results_stay_right_while_widths_change(capacity):
     assert found["rounds"] > 10
 
 
+@pytest.mark.slow
 def test_buffers_for_each_thread_are_as_many_as_the_limit():
     stock = harness.call(MODULE, "memory_of_bincount", stock=True, TF_NUM_INTRAOP_THREADS=2)
     ours = call("memory_of_bincount", TF_MALLEABLE_THREADS=2)
     assert ours["bytes"] < stock["bytes"] + 16 * 2**20
 
 
+@pytest.mark.slow
 def test_threads_are_started_when_the_limit_reaches_them():
     stock = harness.call(
         MODULE,
@@ -112,6 +118,7 @@ def few_threads(tmp_path):
     folder.rmdir()
 
 
+@pytest.mark.slow
 def test_a_process_that_may_have_few_threads_has_a_lower_capacity(few_threads, monkeypatch):
     def join() -> None:
         (few_threads / "cgroup.procs").write_text(str(os.getpid()))

@@ -1,6 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """threads(…), set_pool_threads, set_cpuset and threadpoolctl on real pools."""
 
+import pytest
+
 from tests.support import harness
 
 
@@ -36,6 +38,7 @@ def test_one_pool_can_have_a_limit_of_its_own() -> None:
     assert found["then"] == _limits(2, 4)
 
 
+@pytest.mark.slow
 def test_a_cpuset_holds_for_all_threads_present_and_future() -> None:
     found = harness.call("cases_api", "one_cpu")
     if found["cpus"] > 1:
@@ -65,6 +68,7 @@ def test_threadpoolctl_limits_tensorflow() -> None:
     assert found["end"] == _limits(6, 9)
 
 
+@pytest.mark.slow
 def test_scikit_learn_in_threads_leaves_what_is_granted() -> None:
     seen = harness.call("cases_api", "with_scikit_learn", 20)["seen"]
     assert seen == [[granted, granted, granted] for granted, _, _ in seen]

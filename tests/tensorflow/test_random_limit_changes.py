@@ -58,6 +58,7 @@ def _part(run: harness.Finished, name: str) -> dict[str, Any]:
     raise AssertionError(f"no end of {name!r}: exit code {run.returncode}\n{run.stderr[-8000:]}")
 
 
+@pytest.mark.slow
 def test_without_changes_results_are_those_of_stock(run: harness.Finished) -> None:
     assert _part(run, "undisturbed")["wrong"] == []
 

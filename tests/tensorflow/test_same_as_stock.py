@@ -35,6 +35,7 @@ def _check_reported(found: dict[str, Any], threads: int | None, capacity: int) -
         assert (intra, inter) == (threads, threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", STARTS)
 def test_nothing_changes_until_a_limit_is_set(threads: int | None) -> None:
     found = _started_with(threads, threads, by_config=False)
@@ -42,6 +43,7 @@ def test_nothing_changes_until_a_limit_is_set(threads: int | None) -> None:
     assert found["results"] == stock_results(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 def test_nothing_changes_for_tf_config_either(threads: int) -> None:
     found = _started_with(threads, threads, by_config=True)
@@ -54,6 +56,7 @@ def test_the_two_limits_are_not_mixed_up() -> None:
     assert found["reported"]["limits"] == [3, 1]
 
 
+@pytest.mark.slow
 def test_a_limit_computes_what_stock_started_with_it_computes() -> None:
     limits = [1, 3, 2, 3, 1]
     found = harness.call("cases_stock", "at_limits", limits)
@@ -62,6 +65,7 @@ def test_a_limit_computes_what_stock_started_with_it_computes() -> None:
     assert len({results["drawn"] for results in found}) == 3
 
 
+@pytest.mark.slow
 def test_workers_flush_denormals_and_round_to_nearest() -> None:
     stock = harness.call("cases_stock", "floating_point", 4, stock=True)
     ours = harness.call("cases_stock", "floating_point", 4)
@@ -72,6 +76,7 @@ def test_workers_flush_denormals_and_round_to_nearest() -> None:
     assert sum(ours["modes"].values()) == 64
 
 
+@pytest.mark.slow
 def test_threads_and_profiler_events_are_those_of_stock() -> None:
     stock = harness.call("cases_stock", "threads_and_trace", stock=True)
     ours = harness.call("cases_stock", "threads_and_trace", TF_MALLEABLE_MAX_THREADS=None)

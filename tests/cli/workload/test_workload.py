@@ -104,6 +104,7 @@ def test_jobs_run_in_turn_and_are_measured(controller):
     assert logs == {"one.log": "first\n", "two_b.log": "second\n", "one-2.log": "third\n"}
 
 
+@pytest.mark.slow
 def test_json_has_the_controller_s_own_metrics(controller):
     until = "sh -c 'until [ -e both ]; do sleep 0.1; done; sleep 0.5'"
     file = write(f"0 --name a -- {until}\n0.2 --name b --priority 4 -- {until}\n")
@@ -145,6 +146,7 @@ def test_a_controller_that_is_restarted_meanwhile_knows_all(controller, tmp_path
     assert Path("mix.out/b.log").read_text().endswith("ran\n")
 
 
+@pytest.mark.slow
 def test_a_job_lasts_as_long_as_what_its_program_leaves_behind(controller):
     # Longer than the history is waited for.
     lasting = "sh -c 'nohup sh -c \"sleep 7; touch trained\" >/dev/null 2>&1 &'"
@@ -240,6 +242,7 @@ def pids(name: str) -> list[int]:
     return wait_for(lambda: file.exists() and [int(pid) for pid in file.read_text().split()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -292,6 +295,7 @@ def test_under_nohup_it_outlives_the_terminal():
     assert all(map(has_ended, found))
 
 
+@pytest.mark.slow
 def test_a_child_that_does_not_obey_is_killed_after_a_while():
     deaf = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     Path("parent.sh").write_text(f'sh -c "{deaf.replace("$$", chr(92) + "$$")}" & wait\n')

@@ -93,6 +93,7 @@ def three(noise: float, **options) -> Trainings:
     return some
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.3])
 def test_noisy_speeds_change_little(noise):
     changes = []

@@ -136,6 +136,7 @@ def served(tmp_path_factory):
         yield running
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_the_document_says_holds_whatever_is_sent(case, served):

@@ -252,6 +252,7 @@ def test_requests_one_after_the_other_on_one_connection(running):
     client.close()
 
 
+@pytest.mark.slow
 def test_ten_thousand_requests_leave_no_descriptors(running):
     before = 0
     rest = b"/v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

@@ -234,6 +234,7 @@ def test_idle_connections_make_room(served):
         assert idle[-1].getresponse().status == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_not_waited_for(served, monkeypatch):
     monkeypatch.setattr(request_reader, "BODY_SECONDS", 0.2)
     begun = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"

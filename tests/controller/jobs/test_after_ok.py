@@ -12,6 +12,7 @@ from tests.support.service import host
 from tf_malleable.linux.processes import pidfds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exit_text", ["0\n", "3\n", None])
 def test_the_keeper_knows_where_the_kernel_does_not(state, tmp_path, monkeypatch, exit_text):
     # As before Linux 6.15, where the parent has waited for the process already.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.jobs import has_ended
 from tests.support.service import ME, host
 
@@ -71,6 +73,7 @@ async def cancelled(here, code, folder):
     return here.service.history(1, False).jobs[0]
 
 
+@pytest.mark.slow
 def test_a_pool_finishes_its_tasks(state, tmp_path):
     async def scenario():
         async with host(state) as here:
@@ -107,6 +110,7 @@ def test_a_program_whose_shell_has_ended_is_told_to_end(state, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_program_whose_shell_does_not_pass_it_on_is_told_before_it_is_killed(
     state, tmp_path, monkeypatch
 ):

@@ -23,6 +23,7 @@ def confine(pid: int, cpus: frozenset[int]) -> None:
             os.sched_setaffinity(int(thread), cpus)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_agent", [True, False])
 def test_actual_is_what_taskset_has_left(state, with_agent):
     async def scenario():
@@ -53,6 +54,7 @@ def test_actual_is_what_taskset_has_left(state, with_agent):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_launcher_that_may_use_all_does_not_hide_it(state):
     async def scenario():
         async with host(state, cpus=2) as here:
@@ -70,6 +72,7 @@ def test_a_launcher_that_may_use_all_does_not_hide_it(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_job_that_was_moved_elsewhere_is_shown_there_until_the_next_grant(state):
     async def scenario():
         async with host(state, cpus=2) as here:
@@ -89,6 +92,7 @@ def test_a_job_that_was_moved_elsewhere_is_shown_there_until_the_next_grant(stat
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_grants_that_change_all_the_time_are_never_called_confined(state):
     async def scenario():
         async with host(state, cpus=2) as here:

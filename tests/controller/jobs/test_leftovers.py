@@ -94,6 +94,7 @@ async def left(here, way, path, **fields) -> Left:
     return found
 
 
+@pytest.mark.slow
 def test_a_job_lasts_until_its_last_process_has_ended(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:
@@ -127,6 +128,7 @@ def test_a_job_may_end_with_its_main_process_and_says_what_it_killed(state, tmp_
         asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_grants_and_pauses_reach_what_remains(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:
@@ -162,6 +164,7 @@ def test_what_remains_is_cancelled(state, tmp_path, way):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_what_remains_reaches_the_time_limit(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:
@@ -224,6 +227,7 @@ def test_the_next_controller_knows_what_remains(state, tmp_path, way, ended):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_another_process_with_the_pid_of_the_main_process_is_not_the_job_s(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:

@@ -84,6 +84,7 @@ async def metered(tmp_path, power: FakePower | None = None, **more):
         yield here, power
 
 
+@pytest.mark.slow
 @in_loop
 async def test_the_lines_add_up_to_the_host_and_outlive_the_controller(tmp_path):
     async with metered(tmp_path) as (here, power):
@@ -172,6 +173,7 @@ async def test_jobs_do_not_notice_a_meter_that_is_out_of_order(tmp_path, caplog)
         assert "cannot meter this host" in caplog.text
 
 
+@pytest.mark.slow
 @in_loop
 async def test_an_expired_budget_falls_to_the_default(tmp_path):
     async with metered(tmp_path, FakePower(BIG), safe=Budget(70.0)) as (here, _):
@@ -241,6 +243,7 @@ async def test_budgets_from_elsewhere(tmp_path):
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @in_loop
 async def test_a_peak_of_an_area_binds_its_jobs_alone(tmp_path):
     power = FakePower(BIG)
@@ -279,6 +282,7 @@ async def test_a_mean_of_an_area_pauses_its_jobs_and_resumes_them(tmp_path):
         await here.until(lambda: here.states() == ["paused", "running"], 30.0)
 
 
+@pytest.mark.slow
 @in_loop
 async def test_an_area_s_budget_expires(tmp_path):
     async with metered(tmp_path, FakePower(BIG)) as (here, _):

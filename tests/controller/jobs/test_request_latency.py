@@ -65,6 +65,7 @@ def test_requests_are_in_the_status_the_metrics_and_the_history(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_what_a_silent_process_had_in_flight_is_forgotten(state):
     async def scenario():
         async with host(state) as here:

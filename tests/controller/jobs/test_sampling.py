@@ -64,6 +64,7 @@ def running(grant: Grant, *used: float) -> LiveJob:
     return live
 
 
+@pytest.mark.slow
 def test_as_long_as_nothing_runs_half_of_the_samples_do(tmp_path, samples):
     async def scenario():
         async with host(tmp_path / "controller.db") as here:

@@ -285,6 +285,7 @@ def test_a_process_that_has_ended_is_no_job(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_progress_becomes_speed_by_cores(state):
     async def scenario():
         async with host(state) as here:
@@ -313,6 +314,7 @@ class Asked:
         return registry.create("equal").allocate(jobs, machine, now)
 
 
+@pytest.mark.slow
 def test_a_decision_is_made_again_once_steps_and_speeds_are_known(state):
     async def scenario():
         async with host(state) as here:
@@ -405,6 +407,7 @@ def run_seconds(here: Host) -> float:
     return ended.service_seconds
 
 
+@pytest.mark.slow
 def test_the_same_command_is_expected_to_run_as_long_as_before(state):
     async def scenario():
         async with host(state) as here:

@@ -7,6 +7,8 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from tests.support.service import BUSY, ME, Agent, host, refused
 from tf_malleable.api.schema.requests import Acknowledgement, Progress, Submission
 from tf_malleable.linux.processes.peer_credentials import Peer
@@ -50,6 +52,7 @@ def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(state):
     async def scenario():
         async with host(state) as here:

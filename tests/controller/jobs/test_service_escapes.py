@@ -85,6 +85,7 @@ async def escaped(here, way: str, path: Path, *, seen: bool, **fields) -> tuple[
     return job, child
 
 
+@pytest.mark.slow
 def test_a_child_that_has_left_is_paused_and_resumed(state, tmp_path, way, monkeypatch):
     monkeypatch.setattr("tf_malleable.controller.jobs.live_job._CANCEL_SECONDS", 0.5)
 
@@ -112,6 +113,7 @@ def test_a_child_that_has_left_is_still_of_its_job(state, tmp_path):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_when_a_job_ends_nothing_of_it_is_left_if_that_is_wanted(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:

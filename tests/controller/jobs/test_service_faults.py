@@ -204,6 +204,7 @@ def test_an_agent_that_does_not_obey_is_helped_from_outside(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_jobs_come_and_go_and_leave_nothing(state):
     async def scenario():
         async with host(state, "lend+equal") as here:

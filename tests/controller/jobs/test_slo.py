@@ -52,6 +52,7 @@ async def late(here: Host, number: int, job: str, until: int) -> None:
     await here.until(has_them)
 
 
+@pytest.mark.slow
 def test_a_service_gets_cores_while_it_is_late_and_gives_them_up_slowly(state):
     async def scenario():
         async with host(state, "lend+srpt", cpus=4) as here:

@@ -26,6 +26,7 @@ def test_a_job_is_ended_at_its_time_limit(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_waiting_does_not_count(state):
     async def scenario():
         async with host(state, "fcfs-strict", 1) as here:

@@ -255,6 +255,7 @@ def test_closed_it_is_one_file(store):
     reopened.close()
 
 
+@pytest.mark.slow
 def test_the_log_does_not_grow_without_end(store):
     for number in range(60):
         for job in range(500):

@@ -55,6 +55,7 @@ def kept(path: Path) -> list[Record]:
     return records
 
 
+@pytest.mark.slow
 def test_killed_at_any_instant_it_holds_what_was_flushed(path):
     numbers, ours = [], []
     serial = 0
@@ -134,6 +135,7 @@ def test_a_number_that_may_be_wrong_is_not_believed(path, damage):
     assert not counter.exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_delays_only_what_is_written(path):
     before, full, during, exhausted, after, closed = lines("fill", path)
     assert before is None

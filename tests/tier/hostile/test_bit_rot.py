@@ -10,6 +10,7 @@ from tests.support.tier_machine import READER, daemon
 from tests.support.tiers import SCRUB_SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["while the daemon runs", "before it starts"])
 def test_a_bit_of_a_copy_that_flips(machine, public, big, when):
     with daemon(machine, "--shared", "--scrub", "1s") as found:

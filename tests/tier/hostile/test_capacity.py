@@ -58,6 +58,7 @@ def test_files_that_are_open_take_no_more_than_the_capacity(machine, small_disk)
         assert max(taken) <= CAPACITY * 1.2
 
 
+@pytest.mark.slow
 def test_a_file_of_nearly_the_capacity_evicts_nobodys_copies(machine, small_disk):
     machine.read(HOSTILE, machine.file(f"{DATA}/first", b"x", HOSTILE, 0o600))
     for number in range(4):

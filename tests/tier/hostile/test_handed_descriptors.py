@@ -39,6 +39,7 @@ def is_untouched(path, before) -> bool:
     return same
 
 
+@pytest.mark.slow
 def test_a_setuid_program_of_roots(machine, running, big):
     program = machine.file("/srv/tools/su", big, 0, 0o4755)
     own = machine.file(f"{DATA}/scratch/own", bytes(len(big)), HOSTILE)
@@ -48,6 +49,7 @@ def test_a_setuid_program_of_roots(machine, running, big):
         assert is_untouched(machine.path(program), before)
 
 
+@pytest.mark.slow
 def test_a_public_copy(machine, running, public, big):
     running.read_from_copy(READER, public, big)
     (copy,) = machine.stored(running.store, len(big))
@@ -63,6 +65,7 @@ def test_a_public_copy(machine, running, public, big):
         assert seen == [about.st_uid, about.st_ino, about.st_mtime_ns]
 
 
+@pytest.mark.slow
 def test_a_file_of_another_user(machine, running, big):
     """Whoever runs the daemon, it is not theirs."""
     theirs = machine.file("/srv/tools/theirs", big, READER)

@@ -86,6 +86,7 @@ def test_taken_away_in_the_store_by(machine, shared, public, big, way):
         )
 
 
+@pytest.mark.slow
 def test_taken_away_while_the_copy_is_made(machine, shared, public, big):
     half = len(big) // 2
     with machine.reader(READER) as reader, machine.reader(HOSTILE, through=False) as hostile:
@@ -116,6 +117,7 @@ def appears(find) -> object:
     return found
 
 
+@pytest.mark.slow
 def test_a_permission_that_comes_and_goes(machine, shared, public, big):
     """A hit that follows a chmod on the same machine knows of it."""
     succeeded = 0
