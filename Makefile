@@ -277,7 +277,7 @@ test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 all-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser fuzz \
-	  debian
+	  openmp debian
 
 # Environments. A stamp is newer than all it was made from.
 INSTALL = tools/install.sh .venv/bin/python

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
 # prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse] [fuzz]
-# [debian], for a virtual environment of that Python, for the tests (C++'s and those with a broker),
-# for those of the page, for the slow source of benchmarks, for libFuzzer, for another Debian in a
-# folder.
+# [openmp] [debian], for a virtual environment of that Python, for the tests (C++'s and those with a
+# broker), for those of the page, for the slow source of benchmarks, for libFuzzer, for OpenMP of
+# others than GCC and what is loaded beside it, for another Debian in a folder.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -31,6 +31,15 @@ for purpose; do
       need clang
       [ -z "$(apt-cache search '^libclang-rt-dev$')" ] || need libclang-rt-dev
     }
+    continue
+  fi
+  if [ "$purpose" = openmp ]; then
+    command -v clang >/dev/null || need clang
+    ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || need libomp-dev
+    command -v musl-gcc >/dev/null || need musl-tools
+    for name in libjemalloc.so.2:libjemalloc2 libtcmalloc_minimal.so.4:libtcmalloc-minimal4; do
+      [ -e "$(g++ -print-file-name="${name%:*}" 2>/dev/null)" ] || need "${name#*:}"
+    done
     continue
   fi
   if [ "$purpose" = debian ]; then
