@@ -18,6 +18,18 @@ _CHOICES: Final = {
 }
 
 
+def are_runnable(only: Sequence[str]) -> None:
+    """Do nothing if what the workloads import is installed.
+
+    Raises:
+        ValueError: It is not; says what is missing.
+    """
+    for workload in (WORKLOADS[name] for name in only if name in WORKLOADS):
+        if workload.missing:
+            missing = ", ".join(workload.missing)
+            raise ValueError(f"{workload.letter!r} needs {missing}; see make bench-frameworks")
+
+
 def policy(text: str) -> str:
     """Return an argument that names a policy."""
     from tf_malleable.policies import registry
@@ -41,12 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     line.add_argument("--no-baselines", action="store_true", help="only the controller")
     line.add_argument("--rounds", type=positive, default=2, help="runs of each configuration")
-    said = line.parse(arguments)
+    said = line.parse(arguments, are_runnable)
 
     from benchmarks.many.run import Choice, run  # Heavy, and so only when nothing is refused.
     from tf_malleable.model import OperationError
 
-    choice = Choice(said.only or tuple(_CHOICES), said.policies, not said.no_baselines, said.rounds)
+    runnable = (name for name in _CHOICES if name not in WORKLOADS or not WORKLOADS[name].missing)
+    choice = Choice(said.only or tuple(runnable), said.policies, not said.no_baselines, said.rounds)
     return finish("many", lambda: run(choice, said.out), OperationError)
 
 

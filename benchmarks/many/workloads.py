@@ -7,6 +7,7 @@ seconds, and the one with trainings of all sizes for 100.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import random
 from dataclasses import dataclass, replace
@@ -31,12 +32,19 @@ class Workload:
         title: Title that says what is special about it.
         trainings: Trainings, in order of arrival.
         policies: Policies to be measured with it besides the default one.
+        modules: What its trainings import besides TensorFlow and its own requirements.
     """
 
     letter: str
     title: str
     trainings: tuple[Training, ...]
     policies: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        """Modules that are not installed here."""
+        return [name for name in self.modules if importlib.util.find_spec(name) is None]
 
 
 def _at_random() -> tuple[Training, ...]:
@@ -82,6 +90,13 @@ _FETCHING = _at_once(
     Training("reader", 1260, 1024, more=("--shards", "4", "--seconds", "4")),
     Training("reader", 1260, 1024, more=("--shards", "3", "--seconds", "5")),
 )
+_FRAMEWORKS: Final = _at_once(
+    Training("cnn", 1600, 64),
+    Training("torch_cnn", 450, 64),
+    Training("lightgbm_trees", 1300, 40_000),
+    Training("sklearn_kmeans", 300, 8192),
+    Training("rnn", 1400, 32),
+)
 
 WORKLOADS: Final = {
     workload.letter: workload
@@ -91,5 +106,11 @@ WORKLOADS: Final = {
         Workload("c", "ragged tail: one long, four short", _RAGGED, ("lend+efficient",)),
         Workload("d", "jobs that do not scale", _NOT_SCALING, ("equal", "efficient")),
         Workload("e", "4 jobs that wait for input", _FETCHING, ("srpt",)),
+        Workload(
+            "f",
+            "5 jobs of four frameworks at once",
+            _FRAMEWORKS,
+            modules=("torch", "lightgbm", "sklearn"),
+        ),
     )
 }

@@ -27,7 +27,7 @@ def main() -> None:
     data = lightgbm.Dataset(table, target, params={"verbose": -1})
     model = lightgbm.train({"verbose": -1, "seed": 1}, data, options.steps)
     error = float(np.mean((model.predict(table) - target) ** 2))
-    print(f"mean squared error {error:.3f} after {options.steps} trees")
+    print(f"mean squared error {error:.3f} after {options.steps} steps, a tree each")
 
 
 if __name__ == "__main__":

@@ -8,19 +8,21 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.common.command_line import finish
 from benchmarks.common.worker import WORKLOADS
+from benchmarks.many.workloads import WORKLOADS as MANY
 from benchmarks.single.names import MEASURES, Selection, select
 
 ROOT = Path(__file__).parents[2]
 NAMES = {
     "single": ("overhead", "fidelity", "capacity", "growth", "calls", "enlarge", "matmul"),
     "cores": ("capacity-64", "capacity-256", "changes", "enlarge", "tasks", "mlp"),
-    "many": ("a", "b", "c", "d", "e", "load", "latency"),
+    "many": ("a", "b", "c", "d", "e", "f", "load", "latency"),
     "containers": ("quota", "resize", "enlarge", "arrivals"),
     "many.decisions": ("equal", "weighted", "srpt", "lend+efficient"),
     "elastic": ("unix", "tcp", "ring", "pauses-1m", "pauses-keras-25m", "accuracy", "servers"),
@@ -84,6 +86,15 @@ def test_an_unknown_policy_is_refused(run, tmp_path):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nonsense" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workload_whose_frameworks_are_missing_is_refused(run, tmp_path, monkeypatch):
+    missing = replace(MANY["f"], modules=("sys", "no_such_framework"))
+    monkeypatch.setitem(MANY, "f", missing)
+    code, out, err = run("many", "--only", "f")
+    said = "many: --only: 'f' needs no_such_framework; see make bench-frameworks\n"
+    assert (code, out, err) == (2, "", said)
+    assert not list(tmp_path.iterdir())
 
 
 @benchmarks
