@@ -92,7 +92,11 @@ def test_a_program_without_tensorflow_does_not_notice():
 
 
 # What JAX and PyTorch import first of theirs that has threads.
-OTHERS = {"JAX": ("jaxlib", "xla_client"), "PyTorch": ("torch", "_C")}
+OTHERS = {
+    "JAX": ("jaxlib", "xla_client"),
+    "PyTorch": ("torch", "_C"),
+    "onnxruntime": ("onnxruntime.capi", "onnxruntime_pybind11_state"),
+}
 USES = """
 import importlib, importlib.util, sys
 importlib.util.find_spec(sys.argv[1])
@@ -105,9 +109,10 @@ importlib.import_module(".".join(sys.argv[1:]))
 def others(tmp_path, monkeypatch):
     """Stand in for the other libraries: packages with the modules that have threads."""
     for package, module in OTHERS.values():
-        (tmp_path / package).mkdir()
+        folder = tmp_path / package.replace(".", "/")
+        folder.mkdir(parents=True)
         for name in ("__init__", module):
-            (tmp_path / package / f"{name}.py").touch()
+            (folder / f"{name}.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 

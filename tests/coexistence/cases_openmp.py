@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Computes with a library that uses OpenMP; as a program of `tfm run`, prints JSON.
 
-Nothing here imports tf_malleable, as the library's users do not.
+While anything is computed, tf_malleable is not imported, as the library's users do not import it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,25 @@ def load_in_workers(capacity: int) -> dict[str, object]:
     return {"sums": sums, "expected": (x * x).sum().item(), "child": os.waitpid(child, 0)[1]}
 
 
+def classes(library: str) -> dict[str, object]:
+    """Compute once; return what the hook says of the libraries, and what is seen from outside."""
+    for case in CASES[library]().values():
+        case()
+    from tf_malleable import openmp_libraries
+    from tf_malleable.controller.processes.thread_libraries import (
+        InspectedProcess,
+        thread_libraries,
+    )
+    from tf_malleable.linux.processes.memory_map import environment, memory_map
+
+    here = os.getpid()
+    seen = InspectedProcess(memory_map(here) or b"", environment(here) or b"")
+    return {
+        "hook": {each.path: each.follows for each in openmp_libraries()},
+        "seen": [asdict(each) for each in thread_libraries(seen, os.cpu_count() or 1)],
+    }
+
+
 def main() -> None:
     """Do what the arguments say."""
     what, *arguments = sys.argv[1:]
@@ -240,6 +260,8 @@ def main() -> None:
             if threads != before:
                 print(threads, flush=True)
             before = threads
+    elif what == "classes":
+        print(json.dumps(classes(*arguments)))
     elif what == "load":
         print(json.dumps(load_in_workers(int(arguments[0]))))
     else:

@@ -9,16 +9,26 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import controllers
 from tests.support.commands import started, tfm
 from tests.support.controllers import TFM
+from tests.support.openmp import HOOK
 from tests.support.programs import ENDS, job
+from tf_malleable.controller.processes.thread_libraries import InspectedProcess, thread_libraries
 
 PROGRAM = str(Path(__file__).parent / "cases_openmp.py")
-LIBRARIES = ("torch", "sklearn", "lightgbm", "xgboost", "numba")
+NAMES = {
+    "torch": "PyTorch",
+    "sklearn": "scikit-learn",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+    "numba": "numba",
+}
+LIBRARIES = tuple(NAMES)
 CAPACITIES = (3, 16)
 CHANGES = 300
 TIMEOUT = 300
@@ -34,7 +44,7 @@ def _alone(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def results(*arguments: object, capacity: int) -> dict[str, object]:
+def results(*arguments: object, capacity: int) -> dict[str, Any]:
     """Return what the program prints."""
     done = subprocess.run(
         [TFM, "run", "--", sys.executable, PROGRAM, *map(str, arguments)],
@@ -45,7 +55,7 @@ def results(*arguments: object, capacity: int) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -58,6 +68,24 @@ def test_results_are_those_of_stock_while_limits_change(library, capacity):
     assert found["wrong"] == []
     assert found["rounds"] > 1
     assert found["changes"] >= CHANGES
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_is_seen_from_outside_is_what_the_hook_says(library):
+    if find_spec(library) is None:
+        pytest.skip(f"there is no {library} for this Python")
+    found = results("classes", library, capacity=3)
+    hook: dict[str, str] = found["hook"]
+    assert hook
+    for path, follows in hook.items():
+        alone = thread_libraries(
+            InspectedProcess(f"{HOOK}\n{sys.executable}\n{path}\n".encode()), 3
+        )
+        assert {each.follows for each in alone} <= {follows}, path
+    seen = {each["name"]: each["follows"] for each in found["seen"]}
+    assert NAMES[library] in seen
+    assert {*hook.values()} <= {*seen.values()}
+    assert {each["capacity"] for each in found["seen"]} <= {3, None}
 
 
 def test_forked_loaders_and_children_compute_as_well():

@@ -37,6 +37,7 @@ from tf_malleable.cluster.job_spec import parse as parse_job
 from tf_malleable.cluster.kube import object_json
 from tf_malleable.cluster.observe import node_affinity, pod_status, training_progress
 from tf_malleable.containers import labels
+from tf_malleable.controller.processes.thread_libraries import InspectedProcess, thread_libraries
 from tf_malleable.controller.quotas.quota_file import read_quotas
 from tf_malleable.controller.state.exit_file import RecordedExit, read_exit
 from tf_malleable.controller.state.history_file import ENDED_JOBS, ENDED_SPANS
@@ -401,6 +402,14 @@ def _process_name(data: bytes) -> None:
     assert (found.parent, found.state, found.start) == (1, "S", 2)
 
 
+def _process_libraries(data: bytes) -> None:
+    """Read the mappings of a process, an empty line, and its environment."""
+    maps, _, variables = data.partition(b"\n\n")
+    for each in thread_libraries(InspectedProcess(maps + b"\n", variables, threads=2), 4):
+        assert (each.capacity is None) == (each.follows == "confined only")
+        assert all(1 <= n <= 1024 for n in (each.capacity, each.bound) if n is not None)
+
+
 def _mount_point(data: bytes) -> None:
     """Read the list of file systems with one at this point, as the kernel escapes it."""
     place = b"/" + data.replace(b"\0", b"/").strip(b"/")
@@ -525,6 +534,7 @@ PARSERS: Final = {
     "page-lines": Parser(_page, ()),
     "pod": Parser(_pod, _SEEN, False),
     "power-curve": Parser(_curve),
+    "process-libraries": Parser(_process_libraries, ()),
     "process-name": Parser(_process_name, ()),
     "quota-file": Parser(_quotas),
     "s3-target": Parser(_target),

@@ -68,6 +68,23 @@ class OpenMPLibrary:
 
 
 @dataclass(frozen=True)
+class ThreadLibrary:
+    """A library with threads of its own, as a process has loaded it, seen from outside.
+
+    Attributes:
+        name: Its name.
+        follows: How its threads follow the CPUs of the process, as for an :class:`OpenMPLibrary`.
+        capacity: Highest number of threads that it can be limited to; None if it follows no limit.
+        bound: Upper bound that the user gives; None for none.
+    """
+
+    name: str
+    follows: Follows
+    capacity: int | None = None
+    bound: int | None = None
+
+
+@dataclass(frozen=True)
 class Threads:
     """Thread limits of a process; None while TensorFlow has no such pool.
 

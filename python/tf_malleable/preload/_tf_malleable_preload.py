@@ -14,7 +14,11 @@ import sys
 
 # Libraries with threads of their own, by a module that they import as they are loaded. Programs
 # look for jax and torch without using them.
-_OTHERS = {"jaxlib.xla_client": "JAX", "torch._C": "PyTorch"}
+_OTHERS = {
+    "jaxlib.xla_client": "JAX",
+    "onnxruntime.capi.onnxruntime_pybind11_state": "onnxruntime",
+    "torch._C": "PyTorch",
+}
 # TensorFlow Lite's converter and Keras's callbacks import JAX wherever it is installed.
 _PROBING = ("tensorflow.", "keras.src.callbacks.")
 

@@ -16,6 +16,7 @@ from tf_malleable.api.schema.services.request_latency import RequestLatency
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.need import Lack
+from tf_malleable.model.pool import Follows
 from tf_malleable.model.power import EnergySource
 
 
@@ -41,6 +42,28 @@ class Speed(msgspec.Struct, frozen=True):
 
     cores: int
     steps_per_second: float
+
+
+class LibraryThreads(msgspec.Struct, frozen=True):
+    """A library with threads of its own that processes of a job have loaded, used or not.
+
+    Attributes:
+        name: Its name, such as ``"PyTorch"``.
+        follows: How its threads follow the job's cores: ``"free"``, at once; ``"at op
+            boundaries"``, from the next operation on; ``"shrink only"``, at once, but within an
+            operation not above the number that this began with; ``"confined only"``, not at all:
+            only their CPUs change.
+        limit: Highest number of threads that it uses on the actual CPUs, unless the program itself
+            has set fewer; null if it follows no limit, or if the processes share out the CPUs.
+        capacity: Highest limit; null if it follows none.
+        pids: Pids of these processes, sorted.
+    """
+
+    name: str
+    follows: Follows
+    limit: int | None
+    capacity: int | None
+    pids: list[int]
 
 
 class ScheduledLimits(msgspec.Struct, frozen=True):
@@ -112,6 +135,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         malleable: True if an agent applies grants; if false, the controller sets the CPU affinity.
         confined: Reason why TensorFlow, PyTorch or JAX in the job does not follow grants, so that
             the kernel only confines its threads, in one sentence; null if none is known.
+        pools: Libraries with threads of their own in the job's processes, the first 50 of them, as
+            far as they can be inspected; empty for containers, and for other users.
         is_caller: True if the request is a submission by the job's main process, which cannot
             tell that by its pid in a PID namespace of its own.
         submitted: Time of arrival.
@@ -190,6 +215,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     stopped: bool
     malleable: bool
     confined: str | None = None
+    pools: list[LibraryThreads] = []
     is_caller: bool = False
     submitted: float
     started: float | None

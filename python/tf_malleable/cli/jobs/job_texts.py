@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.history import JobRecord, Summary
-from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.schema.messages import JobStatus, LibraryThreads
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.model.units import duration, printable, size_text
 
@@ -49,6 +49,15 @@ def granted(job: JobStatus) -> str:
 def actual(job: JobStatus) -> str:
     """Return the number of actual cores of a job, and whether it is only confined to them."""
     return f"{len(job.actual)} confined" if job.confined else str(len(job.actual))
+
+
+def threads_of(library: LibraryThreads) -> str:
+    """Return how a library's threads follow a job's cores, and in which processes."""
+    count = "" if library.limit is None else f", {library.limit} of {library.capacity} threads"
+    first, *others = library.pids
+    more = f" and {len(others)} more" if others else ""
+    processes = "processes" if others else "process"
+    return f"{library.name}: {library.follows}{count} ({processes} {first}{more})"
 
 
 def why_waiting(job: JobStatus) -> str:

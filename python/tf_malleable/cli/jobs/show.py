@@ -23,6 +23,7 @@ from tf_malleable.cli.jobs.job_texts import (
     per_step,
     progress,
     state,
+    threads_of,
 )
 from tf_malleable.cli.jobs.limit_windows import limits_text, usual_text
 from tf_malleable.cli.options import json_option, print_json, socket_option
@@ -38,7 +39,9 @@ from tf_malleable.model.units import duration, energy, number, percent, printabl
 def show(client: Client, job: str, as_json: bool) -> None:
     """Show the details of a JOB, live or ended, with the reason if it has no cores.
 
-    The reason why a job has not ended although its program has is shown, too.
+    The reason why a job has not ended although its program has is shown, too. A line "pool" stands
+    for each library with threads of its own that the job's processes have loaded, and says how
+    these threads follow the job's cores.
 
     JOB is an id, or a name; of ended jobs with the same name, the last is shown.
     """
@@ -91,6 +94,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("cores granted", f"{granted(job)} (CPUs {_cpus(job.granted)})"),
         ("cores actual", f"{actual(job)} (CPUs {_cpus(job.actual)})"),
         *([("confined", job.confined)] if job.confined else []),
+        *(("pool", threads_of(each)) for each in job.pools),
         ("cores kept busy", number(job.used_cpus)),
         ("priority", str(job.priority)),
         ("weight", f"{job.weight:g}"),

@@ -10,6 +10,7 @@ from tf_malleable.linux.cgroups.container_cgroup import ContainerCgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.model import ProcessId
+from tf_malleable.model.pool import ThreadLibrary
 
 
 @dataclass
@@ -19,6 +20,7 @@ class JobProcesses:
     Attributes:
         pidfd: Pidfd of the main process, readable once it has ended; None without one.
         tree: Pids of the job's processes, as of the last survey.
+        libraries: Libraries with threads of their own that a process has loaded, by its pid.
         fixed: Names of libraries whose threads do not follow grants, by the pid of a process that
             has loaded one.
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
@@ -29,6 +31,7 @@ class JobProcesses:
 
     pidfd: int | None = None
     tree: list[int] = field(default_factory=list)
+    libraries: Mapping[int, tuple[ThreadLibrary, ...]] = field(default_factory=dict)
     fixed: Mapping[int, str] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     group: JobGroup | None = None
@@ -66,8 +69,12 @@ class JobProcesses:
         """Set the cgroup of the container."""
         self.container = container
 
-    def note_fixed(self, fixed: Mapping[int, str]) -> None:
-        """Set the libraries whose threads do not follow grants, by pid."""
+    def note_libraries(
+        self, libraries: Mapping[int, tuple[ThreadLibrary, ...]], fixed: Mapping[int, str]
+    ) -> None:
+        """Set what processes have loaded, and those whose threads do not follow grants, by pid."""
+        if libraries != self.libraries:
+            self.libraries = libraries
         self.fixed = fixed
 
     def note_tree(self, tree: list[int], starts: Mapping[int, int] | None = None) -> bool:

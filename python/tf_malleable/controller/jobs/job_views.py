@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from tf_malleable.api.schema.grant_line import GrantLine
-from tf_malleable.api.schema.messages import JobStatus, ScheduledLimits, Speed, UsualLimits
+from tf_malleable.api.schema.messages import (
+    JobStatus,
+    LibraryThreads,
+    ScheduledLimits,
+    Speed,
+    UsualLimits,
+)
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import format_cpuset
+from tf_malleable.model.pool import ThreadLibrary
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.model.units import short, size_text
 from tf_malleable.scheduling.records import limit_schedule as records
@@ -76,6 +84,7 @@ def job_status(
         stopped=live.stopped,
         malleable=bool(live.delivery.agents) and record.state != "waiting",
         confined=why_confined(live),
+        pools=pools(live),
         # A container was started with its grant, so its processes need not wait for one.
         is_caller=live.container is None and pid is not None and pid == submitter,
         submitted=record.submitted,
@@ -130,6 +139,25 @@ def _usual(record: Record) -> UsualLimits | None:
     if usual is None:
         return None
     return UsualLimits(usual.by_hand, usual.shape.max, usual.priority)
+
+
+def pools(live: LiveJob) -> list[LibraryThreads]:
+    """Return the libraries with threads of their own that a job's processes have loaded."""
+    pids: defaultdict[ThreadLibrary, list[int]] = defaultdict(list)
+    for pid in sorted(live.processes.libraries):
+        for library in live.processes.libraries[pid]:
+            pids[library].append(pid)
+    cpus = 0 if live.delivery.splitters else len(live.delivery.in_use)
+    return [
+        LibraryThreads(each.name, each.follows, _limit(each, cpus), each.capacity, pids[each])
+        for each in pids
+    ]
+
+
+def _limit(library: ThreadLibrary, cpus: int) -> int | None:
+    if library.capacity is None or not cpus:
+        return None
+    return min(cpus, library.capacity, library.bound or library.capacity)
 
 
 def why_confined(live: LiveJob) -> str | None:

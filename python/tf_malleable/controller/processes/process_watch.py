@@ -12,7 +12,7 @@ from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
-from tf_malleable.controller.processes.fixed_threads import FixedThreads
+from tf_malleable.controller.processes.loaded_libraries import LoadedLibraries
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
 from tf_malleable.linux.processes import affinity, procfs
 from tf_malleable.linux.processes.priority import unpinned_cpus
@@ -83,7 +83,7 @@ class Watch:
         self._samples_since_memory = 0
         self._meter = CpuMeter()
         self._memory = MemoryMeter()
-        self._fixed = FixedThreads()
+        self._libraries = LoadedLibraries()
         self._samples_since_survey = 0
         self._step = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class Watch:
     async def _survey_and_sample(self) -> None:
         try:
             await self._survey_in_slices()
-            await self._fixed.look(self._surveyed(), self._now())
+            await self._libraries.look(self._surveyed(), self._now())
         except Exception:
             _log.exception("cannot inspect the jobs' processes")
         else:

@@ -108,12 +108,15 @@ class Sight:
     job: str | None
 
     def of(self, status: JobStatus) -> JobStatus:
-        """Return a live job as the caller may see it: for others no command, path, image or id."""
+        """Return a live job as the caller may see it.
+
+        Others see no command, path, image, id and processes.
+        """
         if self._is_own(status):
             return status
         container = status.container
         hidden = None if container is None else msgspec.structs.replace(container, id="", image="")
-        return msgspec.structs.replace(status, command=[], output=None, container=hidden)
+        return msgspec.structs.replace(status, command=[], output=None, container=hidden, pools=[])
 
     def of_ended(self, record: JobRecord) -> JobRecord:
         """Return an ended job as the caller may see it: for others neither command nor path."""

@@ -87,6 +87,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
         live.delivery.in_use,
         live.stopped,
         bool(live.delivery.agents),
+        live.processes.libraries,
         live.processes.fixed,
         live.measured.speed,
         live.measured.lessons,

@@ -3,7 +3,7 @@
 import { Component } from "preact";
 import { html } from "./html.js";
 import { JobStrip, lentOnly } from "./cpus.js";
-import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, clock, dayAndTime, number, percent, progress, remaining, state, waited } from "./words.js";
+import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, clock, dayAndTime, number, percent, progress, remaining, state, threadsOf, waited } from "./words.js";
 
 export const Badge = ({ job }) => html`<span class=${`badge ${colour(job)}`} aria-hidden="true">${letter(job)}</span>`;
 
@@ -48,6 +48,7 @@ function Details({ job, columns, onLog }) {
     ["Command", job.command.join(" ") || "not shown to you"],
     ["CPUs", `granted ${cpuList(job.granted)}; actual ${cpuList(job.actual)}; lent ${cpuList(job.lent)}`],
     ...(job.confined ? [["Confined", job.confined]] : []),
+    ...(job.pools?.length ? [["Pools", job.pools.map(threadsOf).join("; ")]] : []),
     ["Asked for", `${job.min} to ${job.max} cores, preferably ${job.preferred}; priority ${job.priority}, weight ${job.weight}`],
     ["Speeds", speeds.join("; ") || "none measured yet"],
     ...(job.slo == null ? [] : [["Objective", job.slo]]),

@@ -22,6 +22,13 @@ export function mainProcess(job) {
   return `ended${how}; ${job.remaining} ${job.remaining === 1 ? "process remains" : "processes remain"}`;
 }
 
+// As `tfm show` says it.
+export function threadsOf({ name, follows, limit, capacity, pids }) {
+  const count = limit == null ? "" : `, ${limit} of ${capacity} threads`;
+  const where = pids.length === 1 ? `process ${pids[0]}` : `processes ${pids[0]} and ${pids.length - 1} more`;
+  return `${name}: ${follows}${count} (${where})`;
+}
+
 export function duration(seconds) {
   if (seconds == null) return "–";
   const s = Math.max(0, Math.floor(seconds));
