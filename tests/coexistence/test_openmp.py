@@ -77,10 +77,10 @@ def test_what_is_seen_from_outside_is_what_the_hook_says(library):
     found = results("classes", library, capacity=3)
     hook: dict[str, str] = found["hook"]
     assert hook
+    python = os.path.realpath(sys.executable)
     for path, follows in hook.items():
-        alone = thread_libraries(
-            InspectedProcess(f"{HOOK}\n{sys.executable}\n{path}\n".encode()), 3
-        )
+        maps = "".join(f"{each}\n" for each in (HOOK, python, path))
+        alone = thread_libraries(InspectedProcess(maps.encode()), 3)
         assert {each.follows for each in alone} <= {follows}, path
     seen = {each["name"]: each["follows"] for each in found["seen"]}
     assert NAMES[library] in seen

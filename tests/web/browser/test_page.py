@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.service import ME
 from tests.web.browser.conftest import opened
 from tests.web.test_files import vendor
+from tf_malleable.api.schema.messages import LibraryThreads
+from tf_malleable.cli.jobs.job_texts import threads_of
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +55,15 @@ def foreseen(page):
     """Return what the dialog says will happen, once the controller has been asked."""
     page.locator("dialog .forecast li, dialog .forecast .nobody").first.wait_for()
     return " ".join(page.locator("dialog .forecast").inner_text().split())
+
+
+def test_threads_are_told_as_tfm_show_tells_them(page):
+    of_torch = LibraryThreads("PyTorch", "at op boundaries", 2, 16, [7, 8])
+    of_jax = LibraryThreads("JAX", "confined only", None, None, [9])
+    for each in (of_torch, of_jax):
+        script = "async (each) => (await import('/static/words.js')).threadsOf(each)"
+        assert page.evaluate(script, msgspec.to_builtins(each)) == threads_of(each)
+    assert page.complaints == []
 
 
 def test_everything_is_shown_and_follows(crowd, page, jobs):

@@ -50,7 +50,7 @@ _LLVM: Final = _Row("LLVM's OpenMP", (b"/libomp.", b"/libomp-", b"/libiomp5."), 
 _OPENBLAS: Final = _Row(
     "OpenBLAS", (b"/libopenblas", b"/libscipy_openblas", b"/openblas-"), "at op boundaries"
 )
-_PYTHON: Final = re.compile(rb"/(?:lib)?python[23][^/\n]*\n")
+_PYTHON: Final = re.compile(rb"/(?:lib)?python(?:[23][^/\n]*)?\n")
 _LOADER: Final = _Row("the dynamic loader", (b"/ld-", b"/ld64."))
 # Whatever is loaded with them. `libjax_common` is that of jaxlib since 0.7.
 _UNREACHED: Final = (
