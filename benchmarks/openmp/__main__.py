@@ -26,9 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[2, 16, 64],
         help="numbers of threads to start with",
     )
+    line.add_argument(
+        "--speed-up", type=positive, metavar="N", help="measure only the speed-up from 1 to N"
+    )
     said = line.parse(arguments)
 
-    from benchmarks.openmp.run import run  # Heavy, and so only when nothing is refused.
+    # Heavy, and so only when nothing is refused.
+    from benchmarks.openmp.run import run, run_speed_ups
+
+    if said.speed_up is not None:
+        return finish(
+            "openmp",
+            lambda: run_speed_ups(said.only, said.speed_up, said.rounds, said.seconds, said.out),
+        )
 
     return finish(
         "openmp",

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,6 +97,37 @@ def measure(
         "cpu": {name: ratio(name, "cpu") for name in others},
         "rounds": found,
     }
+
+
+def speed_up(workload: str, threads: int, rounds: int, seconds: float) -> dict[str, float]:
+    """Return by what one program's operations a second grow from 1 to so many threads.
+
+    Beside that, by what the CPUs grow that it keeps busy: medians of pairs.
+    """
+    one, several = (_Program(workload, limit, _hooked(threads)) for limit in (1, threads))
+    pairs = [(one.compute(seconds), several.compute(seconds)) for _ in range(rounds)]
+    for program in (one, several):
+        program.end()
+
+    def grown(value: Callable[[dict[str, float]], float]) -> float:
+        return statistics.median(value(after) / value(before) for before, after in pairs)
+
+    return {
+        "operations": grown(lambda each: each["per_second"]),
+        "busy_cpus": grown(lambda each: each["per_second"] * each["cpu"]),
+    }
+
+
+def run_speed_ups(
+    only: Sequence[str], threads: int, rounds: int, seconds: float, out: Path
+) -> None:
+    """Measure speed_up() of workloads, print a line for each, and write all to a file."""
+    results: dict[str, dict[str, float]] = {}
+    for workload in only or WORKLOADS:
+        found = results[workload] = speed_up(workload, threads, rounds, seconds)
+        (out / "speed_up.json").write_text(json.dumps(results, indent=1))
+        grown = f"operations × {found['operations']:.2f}, busy CPUs × {found['busy_cpus']:.2f}"
+        print(f"{workload}, 1 to {threads}: {grown}", flush=True)
 
 
 def start_up() -> dict[str, float]:
