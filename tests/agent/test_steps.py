@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a program has done: counted for Keras, told by others."""
+"""What a program has done: counted for Keras and PyTorch, told by others."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def watched(monkeypatch, _fresh):
     home = types.ModuleType("tf_keras.src.callbacks")
     home.CallbackList = type("CallbackList", (CallbackList,), dict(vars(CallbackList)))
     monkeypatch.setitem(sys.modules, "tf_keras", types.ModuleType("tf_keras"))
-    assert steps.look_for_keras() < 1
+    assert steps.look_for_training() < 1
     monkeypatch.setitem(sys.modules, home.__name__, home)
-    assert steps.look_for_keras() == float("inf")
-    steps.look_for_keras()
+    assert steps.look_for_training() == float("inf")
+    steps.look_for_training()
     return home.CallbackList
 
 
@@ -94,7 +94,59 @@ def test_nobody_looks_often_where_there_is_no_keras(monkeypatch):
     for name in list(sys.modules):
         if name.partition(".")[0] in ("keras", "tf_keras", "tensorflow"):
             monkeypatch.delitem(sys.modules, name)
-    assert steps.look_for_keras() == float("inf")
+    assert steps.look_for_training() == float("inf")
+
+
+class Torch:
+    """PyTorch's modules as far as they concern us."""
+
+    def __init__(self, monkeypatch):
+        self.hooks = []
+        self.is_compiling = False
+        for name in ("torch.compiler", "torch.optim.optimizer"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        compiler, optimizer = sys.modules["torch.compiler"], sys.modules["torch.optim.optimizer"]
+        compiler.is_compiling = lambda: self.is_compiling
+        optimizer.register_optimizer_step_post_hook = self.hooks.append
+
+    def step(self):
+        for hook in self.hooks:
+            assert hook(object(), (), {}) is None
+
+
+@pytest.mark.usefixtures("_fresh")
+def test_steps_of_optimizers_are_counted_unless_they_are_compiled(monkeypatch):
+    assert steps.now() == Steps()
+    torch = Torch(monkeypatch)
+    for _ in range(2):
+        steps.look_for_training()
+    assert len(torch.hooks) == 1
+    assert steps.now() == Steps()
+    for _ in range(3):
+        torch.step()
+    torch.is_compiling = True
+    torch.step()
+    assert steps.now() == Steps(3)
+    tfm.progress(1, 2)
+    assert steps.now() == Steps(1, 2)
+
+
+def test_steps_of_keras_come_before_those_of_optimizers(watched, monkeypatch):
+    torch = Torch(monkeypatch)
+    steps.look_for_training()
+    callbacks = watched(epochs=1, steps=5)
+    callbacks.on_train_batch_end(0)
+    for _ in range(3):
+        torch.step()
+    assert steps.now() == Steps(1, 5)
+
+
+@pytest.mark.usefixtures("_fresh")
+def test_a_pytorch_without_hooks_for_all_optimizers_is_left_alone(monkeypatch):
+    torch = Torch(monkeypatch)
+    monkeypatch.delattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_post_hook")
+    steps.look_for_training()
+    assert torch.hooks == []
 
 
 def test_calls_pass_through_unchanged(watched):

@@ -124,7 +124,7 @@ class Agent:
     def _rest(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if self._over.wait(min(left, steps.look_for_keras())):
+            if self._over.wait(min(left, steps.look_for_training())):
                 return
 
 

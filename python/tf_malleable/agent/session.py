@@ -141,7 +141,7 @@ class Session:
             used = request_latency.is_used()
             rest = min(due - time.monotonic(), _REQUESTS_SECONDS if used else _AFFINITY_SECONDS)
             serving_calls.look()
-            line = self._next(min(rest, steps.look_for_keras()))
+            line = self._next(min(rest, steps.look_for_training()))
             if line is not None:
                 self._take(GrantLine.read(line))
             if self._pending is not None:

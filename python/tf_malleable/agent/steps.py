@@ -1,10 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Training progress: reported by the program, or else counted from Keras.
+"""Training progress: reported by the program, or else counted from Keras or PyTorch.
 
 Keras calls its CallbackList after each batch of steps. This module wraps that class's
 methods instead of adding a callback, because a callback is visible to the program and can
-make Keras wait for the results of each step. The cost per step is a few additions; the
-rest is computed on request.
+make Keras wait for the results of each step. PyTorch has a hook for all optimizers, which
+plain loops, Lightning and others use alike. The cost per step is a few additions; the rest is
+computed on request.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tf_malleable.model.units import quoted
 _CALLBACK_MODULES: Final = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
 # A program cannot train with Keras before it has imported one of these.
 _TRAINING_MODULES: Final = frozenset({"tensorflow", "keras", "tf_keras"})
+_OPTIMIZERS: Final = "torch.optim.optimizer"
 _LOOK_SECONDS: Final = 0.1
 
 _MOST: Final = 10.0**15
@@ -107,10 +109,18 @@ class _Fit:
 
 @dataclass
 class _Count:
-    """Steps counted from Keras in this process."""
+    """Steps counted in this process.
+
+    Attributes:
+        done: Steps of Keras.
+        latest: Latest fit of Keras.
+        optimized: Steps of PyTorch's optimizers.
+        watched: Modules whose steps are counted.
+    """
 
     done: int = 0
     latest: _Fit | None = None
+    optimized: int = 0
     watched: set[str] = field(default_factory=set)
 
     def fit_of(self, callbacks: _CallbackList) -> _Fit:
@@ -128,7 +138,9 @@ _told: Steps | None = None
 
 
 def progress(step: float, total: float | None = None) -> None:
-    """Report the program's progress. Not needed for Keras's fit(), which is counted anyway.
+    """Report the program's progress.
+
+    Not needed for Keras's fit() and for PyTorch's optimizers, whose steps are counted anyway.
 
     A call takes about a microsecond, may come from any thread, and has no effect without
     a controller.
@@ -155,23 +167,24 @@ def _checked(name: str, value: object) -> float:
 
 
 def now() -> Steps:
-    """Return the program's progress, as it reported it or else as counted from Keras."""
+    """Return the program's progress: as it reported it, or else as counted."""
     if _told is not None:
         return _told
     fit = _count.latest
     if fit is None:
-        return Steps()
+        return Steps(_count.optimized or None)
     total = None
     with suppress(TypeError, ValueError):  # The program may have set its own params.
         total = fit.total()
     return Steps(_count.done, None if total is None else max(total, _count.done))
 
 
-def look_for_keras() -> float:
-    """Start counting if Keras has been imported; return after how many seconds to look again.
+def look_for_training() -> float:
+    """Start counting steps of what has been imported; return after how many seconds to look again.
 
     This imports nothing and installs no import hook; the agent polls it.
     """
+    _look_for_optimizers()
     for name in _CALLBACK_MODULES:
         if name in _count.watched:
             continue
@@ -179,9 +192,27 @@ def look_for_keras() -> float:
         if callback_list is not None:
             _count.watched.add(name)
             _watch(callback_list)
-    if _count.watched or _TRAINING_MODULES.isdisjoint(sys.modules):
+    if _count.watched.intersection(_CALLBACK_MODULES) or _TRAINING_MODULES.isdisjoint(sys.modules):
         return math.inf
     return _LOOK_SECONDS
+
+
+def _look_for_optimizers() -> None:
+    optimizers = sys.modules.get(_OPTIMIZERS)
+    compiler = sys.modules.get("torch.compiler")
+    register = getattr(optimizers, "register_optimizer_step_post_hook", None)
+    is_compiling = getattr(compiler, "is_compiling", None)
+    if _OPTIMIZERS in _count.watched or register is None or is_compiling is None:
+        return
+
+    def note(*_: object) -> None:
+        # A step that torch.compile() is to compile must not depend on a count, which changes.
+        if not is_compiling():
+            _count.optimized += 1
+
+    _count.watched.add(_OPTIMIZERS)
+    with suppress(Exception):  # Counting must never break training.
+        register(note)
 
 
 def _watch(callback_list: type) -> None:

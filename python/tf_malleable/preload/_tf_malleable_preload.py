@@ -19,6 +19,9 @@ _OTHERS = {
     "onnxruntime.capi.onnxruntime_pybind11_state": "onnxruntime",
     "torch._C": "PyTorch",
 }
+# PyTorch imports it once its C++ is loaded: ours must not choose the libstdc++ for that. In
+# programs of a job, the steps are counted from then on.
+_STEPS = "torch.optim.optimizer"
 # TensorFlow Lite's converter and Keras's callbacks import JAX wherever it is installed.
 _PROBING = ("tensorflow.", "keras.src.callbacks.")
 
@@ -71,7 +74,7 @@ def _is_look_up(caller):
 
 
 class _BeforeTensorFlow(object):
-    """An import hook that finds no module, but notices 'import tensorflow'."""
+    """An import hook that finds no module, but notices 'import tensorflow' and 'import torch'."""
 
     def __init__(self):
         self.is_done = False
@@ -89,6 +92,8 @@ class _BeforeTensorFlow(object):
                 sys.stderr.write(problem + "\n")
         elif name in _OTHERS and not _is_probe():
             _say_what_threads_cannot_do(_OTHERS.pop(name))
+        elif name == _STEPS and "TF_MALLEABLE_JOIN" in os.environ and not _is_probe():
+            _load()  # Without steps, if it cannot be loaded.
         return None
 
     def find_module(self, name, path=None):
