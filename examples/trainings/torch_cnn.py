@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A training with PyTorch: a CNN on images of digits.
 
-An ordinary program. It knows nothing of tf_malleable, and reports no steps.
+An ordinary program. It knows nothing of tf_malleable.
 """
 
 from __future__ import annotations
