@@ -238,6 +238,31 @@ def test_a_service_shares_with_nobody_while_a_job_has_no_weight(state, by_cgroup
     asyncio.run(scenario())
 
 
+def test_a_service_shares_with_nobody_while_a_job_is_weighed_elsewhere(state, by_cgroup):
+    """Linux gives both parents their time first, however much the job below one stands back."""
+
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=by_cgroup) as here:
+            service = here.submit(program(here), running=True, slo="p99=50ms")
+            busy = program(here, BUSY)
+            here.submit(busy, running=True)
+            await here.until(lambda: here.status(service).lent)
+            beside = folder(busy)
+            assert beside is not None
+            elsewhere = beside.with_name(f"tfm-test-{os.getpid()}")
+            elsewhere.mkdir()
+            other = program(here)
+            (elsewhere / "cgroup.procs").write_text(str(other.pid))
+            here.submit(other, running=True, max=1)
+            await here.until(lambda: not here.status(service).lent)
+            other.end()
+            await here.until(lambda: here.status(service).lent)
+            await here.until(lambda: not list(elsewhere.glob("tfm-job-*")))
+            elsewhere.rmdir()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.slow
 @pytest.mark.serial("it keeps a CPU busy")
 def test_what_shares_with_a_busy_service_has_what_that_leaves(state, by_cgroup):

@@ -13,6 +13,7 @@ import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from tf_malleable.controller.jobs.live_job import LiveJob
@@ -91,6 +92,11 @@ class _Weighed:
     spared: float | None = None
 
     @property
+    def beside(self) -> Path | None:
+        """Cgroup of whose time it has a part; None for that of the host, as a session."""
+        return self.handle.folder.parent if isinstance(self.handle, CpuGroup) else None
+
+    @property
     def due(self) -> float | None:
         """Weight to put in force, in cores; None for none."""
         if self.wanted == STANDS_BACK and self.spared is not None:
@@ -148,8 +154,12 @@ class CpuWeights:
             self._jobs[live.record.id] = _Weighed(handle, session, _is_courteous(process.pid))
 
     def are_for(self, jobs: Collection[str]) -> bool:
-        """Return whether each of these jobs has a weight, so that any may preempt any other."""
-        return all(job in self._jobs for job in jobs)
+        """Return whether each of these jobs has a weight beside the others'.
+
+        If so, any may preempt any other.
+        """
+        found = [self._jobs.get(job) for job in jobs]
+        return None not in found and len({each.beside for each in found if each is not None}) <= 1
 
     def plan(self, grants: Mapping[str, Grant]) -> None:
         """Note the weights of all jobs for these grants, before they are carried out.
