@@ -15,9 +15,11 @@ from tests.support.service import BUSY, ME, Host, Program, host
 from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.processes import cpu_weights
 from tf_malleable.controller.processes.cpu_weights import CpuSupport, CpuWeights
-from tf_malleable.linux.cgroups import autogroup, cpu_cgroup
+from tf_malleable.linux.cgroups import autogroup, cpu_cgroup, systemd_scope
 from tf_malleable.linux.cgroups.autogroup import AutogroupError
 from tf_malleable.linux.cgroups.cpu_cgroup import CpuCgroupError, CpuGroup
+from tf_malleable.linux.cgroups.systemd_scope import ScopeError
+from tf_malleable.linux.processes import procfs
 
 CPUS = 2
 SLEEPER = """
@@ -286,6 +288,41 @@ def test_what_shares_with_a_busy_service_has_what_that_leaves(state, by_cgroup):
     asyncio.run(scenario())
 
 
+def test_weights_that_systemd_has_reset_are_put_in_force_again(state, by_cgroup, monkeypatch):
+    monkeypatch.setattr(cpu_weights, "_RENEW_SECONDS", 0.05)
+    weights = CpuWeights(CpuSupport("scope", True, "by scope"))
+
+    async def scenario():
+        async with host(state, cpus=CPUS, weights=weights) as here:
+            one = program(here)
+            here.submit(one, running=True)
+            await here.until(lambda: weight(one) > 1)
+            before, found = weight(one), folder(one)
+            assert found is not None
+            CpuGroup(found, unified=(found / "cpu.weight").exists()).weigh(1)
+            await here.until(lambda: weight(one) == before)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_can_have_no_scope_has_a_cgroup(by_cgroup, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    weights = CpuWeights(CpuSupport("scope", True, "by scope"))
+    monkeypatch.setattr(weights._scopes, "make", failing(ScopeError("it is a service")))
+    one = Program()
+    process = procfs.identify(one.pid)
+    assert process is not None
+    group = weights.make(process)
+    assert group is not None
+    assert one.pid in group.pids()
+    assert f"process {one.pid} has no weight: it is a service" in caplog.text
+    made = folder(one)
+    one.end()
+    assert made is not None
+    assert group.remove()
+    assert not made.exists() or CpuGroup(made, unified=False).remove()
+
+
 def test_without_a_controller_jobs_have_the_usual_weight(state, by_cgroup):
     async def scenario():
         async with host(state, cpus=CPUS, weights=by_cgroup) as here:
@@ -380,7 +417,7 @@ def test_jobs_that_share_a_session_have_no_weight(state, by_session):
 
 
 def failing(error: Exception):
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise error
 
     return fail
@@ -401,6 +438,7 @@ def failing(error: Exception):
     ],
 )
 def test_what_a_host_allows_is_said(monkeypatch, tmp_path, group, session, said):
+    monkeypatch.setattr(systemd_scope, "manages", lambda: False)
     if isinstance(group, str):
         monkeypatch.setattr(cpu_cgroup, "probe", failing(CpuCgroupError(group)))
     else:
@@ -414,6 +452,29 @@ def test_what_a_host_allows_is_said(monkeypatch, tmp_path, group, session, said)
     assert cpu_weights.support().text.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (
+            True,
+            "by scope of systemd for jobs from logins, in proportion to cores; borrowers in the",
+        ),
+        (
+            False,
+            "by scope of systemd for jobs from logins, in proportion to cores; borrowers at the",
+        ),
+        ("systemd refuses: x", "none: systemd refuses: x, and autogroup is off; borrowers leave"),
+    ],
+)
+def test_what_systemd_allows_is_said(monkeypatch, scope, said):
+    monkeypatch.setattr(cpu_cgroup, "probe", failing(CpuCgroupError("no rights")))
+    monkeypatch.setattr(autogroup, "probe", failing(AutogroupError("autogroup is off")))
+    monkeypatch.setattr(systemd_scope, "manages", lambda: True)
+    probe = failing(ScopeError(scope)) if isinstance(scope, str) else lambda: scope
+    monkeypatch.setattr(systemd_scope, "probe", probe)
+    assert cpu_weights.support().text.startswith(said)
+
+
 @pytest.mark.parametrize("by_variable", [True, False])
 @pytest.mark.parametrize("weights", ["auto", "off"])
 def test_a_controller_says_what_it_does(tmp_path, monkeypatch, weights, by_variable):
@@ -422,7 +483,9 @@ def test_a_controller_says_what_it_does(tmp_path, monkeypatch, weights, by_varia
     option = () if by_variable else ("--cpu-weights", weights)
     with controller(tmp_path, *option) as one:
         said = wait_for(lambda: one.get("/v1")["cpu_weights"])
-        assert said.startswith("off" if weights == "off" else ("by cgroup", "by session", "none: "))
+        assert said.startswith(
+            "off" if weights == "off" else ("by cgroup", "by scope", "by session", "none: ")
+        )
 
 
 def test_another_word_is_refused(tmp_path):

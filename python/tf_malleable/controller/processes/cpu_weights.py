@@ -17,16 +17,19 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tf_malleable.controller.jobs.live_job import LiveJob
-from tf_malleable.linux.cgroups import autogroup, cpu_cgroup
+from tf_malleable.linux.cgroups import autogroup, cpu_cgroup, job_cgroup, systemd_scope
 from tf_malleable.linux.cgroups.autogroup import AutogroupError, SessionWeight
 from tf_malleable.linux.cgroups.cpu_cgroup import CpuCgroupError, CpuGroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.systemd_scope import ScopeError, Scopes
 from tf_malleable.model import Grant, ProcessId
 from tf_malleable.scheduling.decision import cpu_priority
 from tf_malleable.scheduling.decision.cpu_priority import LIGHT, STANDS_BACK
 
 # The kernel takes one weight of a session in a tenth of a second from a user.
 _AGAIN_SECONDS: Final = 0.15
+# systemd gives all scopes the usual weight when it loads its units again.
+_RENEW_SECONDS: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -36,12 +39,12 @@ class CpuSupport:
     """What this host allows.
 
     Attributes:
-        by: What has a weight of its own; None for nothing.
+        by: What has a weight of its own; None for nothing. Scopes are cgroups, too.
         raises: Whether a session may have more than the usual weight.
         text: The same for people, in one clause.
     """
 
-    by: Literal["cgroup", "session"] | None
+    by: Literal["cgroup", "scope", "session"] | None
     raises: bool
     text: str
 
@@ -52,12 +55,16 @@ OFF: Final = CpuSupport(None, False, "off; borrowers leave when a lender wakes")
 def support() -> CpuSupport:
     """Try what this host allows. This process must not have other threads yet."""
     try:
-        group = cpu_cgroup.probe()
+        return _by_group("cgroup", "by cgroup", has_idle=cpu_cgroup.probe().has_idle())
     except CpuCgroupError as error:
         no_group = str(error)
-    else:
-        back = "in the idle class" if group.has_idle() else "at the lowest weight (no cpu.idle)"
-        return CpuSupport("cgroup", True, f"by cgroup, in proportion to cores; borrowers {back}")
+    if systemd_scope.manages():
+        try:
+            return _by_group(
+                "scope", "by scope of systemd for jobs from logins", has_idle=systemd_scope.probe()
+            )
+        except ScopeError as error:
+            no_group = str(error)
     try:
         raises = autogroup.probe()
     except AutogroupError as error:
@@ -68,6 +75,11 @@ def support() -> CpuSupport:
     else:
         text = "by session (autogroup), only borrowers at the lowest: more needs CAP_SYS_NICE"
     return CpuSupport("session", raises, f"{text} ({no_group})")
+
+
+def _by_group(by: Literal["cgroup", "scope"], text: str, *, has_idle: bool) -> CpuSupport:
+    back = "in the idle class" if has_idle else "at the lowest weight (no cpu.idle)"
+    return CpuSupport(by, True, f"{text}, in proportion to cores; borrowers {back}")
 
 
 @dataclass
@@ -116,27 +128,43 @@ class CpuWeights:
         self.text = support.text
         self._support = support
         self._cpus = os.cpu_count() or 1
+        self._has_groups = support.by in ("cgroup", "scope")
+        self._scopes = Scopes()
+        self._renewing: asyncio.TimerHandle | None = None
         self._jobs: dict[str, _Weighed] = {}
         self.is_stale = False
 
-    def make(self, process: ProcessId, group: JobGroup) -> None:
-        """Make the cgroup of a job ahead of attach(), as the kernel may take milliseconds."""
-        if self._support.by == "cgroup":
+    def make(self, process: ProcessId) -> JobGroup | None:
+        """Make the cgroup of a job, and what weighs it, ahead of attach(); None for none.
+
+        The kernel may take milliseconds, and systemd tens of them.
+        """
+        group = None
+        if self._support.by == "scope":
+            try:
+                group = self._scopes.make(process)
+            except ScopeError as error:
+                _log.info("process %d has no weight: %s", process.pid, error)
+        group = group or job_cgroup.make(process)
+        if group is not None and self._has_groups:
             cpu_cgroup.make(process, group)
+        return group
 
     def attach(self, live: LiveJob, process: ProcessId) -> CpuGroup | None:
         """Find what can have the weight of a job, if anything can; return it if it is a cgroup."""
         self.is_stale = True
         group = live.processes.group
-        if self._support.by != "cgroup":
+        if not self._has_groups:
             # An earlier controller may have left a job in the idle class.
             before = None if group is None else cpu_cgroup.made_before(process, group)
             if before is not None:
                 before.weigh(1.0)
-        if self._support.by == "cgroup" and group is not None:
+        if self._has_groups and group is not None:
             found = cpu_cgroup.make(process, group)
             if found is not None:
                 self._jobs[live.record.id] = _Weighed(found, None, _is_courteous(process.pid))
+                if self._support.by == "scope" and self._renewing is None:
+                    self._renew_later()
             return found
         elif self._support.by == "session":
             self._attach_session(live, process)
@@ -203,10 +231,23 @@ class CpuWeights:
         _reset(weighed)
         return weighed.handle if isinstance(weighed.handle, CpuGroup) else None
 
+    def _renew_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._renewing = loop.call_later(_RENEW_SECONDS, self._renew) if self._jobs else None
+
+    def _renew(self) -> None:
+        """Put the weights in force that are, in case that systemd has reset them."""
+        for weighed in self._jobs.values():
+            if weighed.now is not None:
+                self._set(weighed, weighed.now)
+        self._renew_later()
+
     def _put(self, weighed: _Weighed) -> None:
         due = weighed.due
-        if due is None or due == weighed.now:
-            return
+        if due is not None and due != weighed.now:
+            self._set(weighed, due)
+
+    def _set(self, weighed: _Weighed, due: float) -> None:
         core = cpu_priority.core_weight(weighed.handle.most, self._cpus)
         try:
             if due == STANDS_BACK:

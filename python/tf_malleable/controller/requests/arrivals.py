@@ -46,7 +46,8 @@ class Arrivals:
         """Move a process that is about to become a job into the cgroup of that job.
 
         The kernel takes milliseconds for this, and tens of milliseconds while other processes
-        fork. If the process does not become a job, the cgroup is removed once it is empty.
+        fork, as systemd does. If the process does not become a job, the cgroup is removed once it
+        is empty.
 
         Returns:
             The cgroup; None if the process already belongs to a job, or none can be made.
@@ -57,7 +58,7 @@ class Arrivals:
         process = procfs.identify(peer.pid)
         group = None
         if process is not None:
-            group = await asyncio.to_thread(self._roster.make_group, process)
+            group = await asyncio.to_thread(self._roster.prepare_group, process)
             if group is not None:
                 self._roster.remove_unless_job(process, group)
         return group

@@ -228,7 +228,7 @@ class Roster:
         self._emptying.add(group)
 
     def remove_unless_job(self, process: ProcessId, group: JobGroup) -> None:
-        """Remove what make_group() has made once it is empty, unless its process becomes a job."""
+        """Remove what prepare_group() has made, once empty, unless its process becomes a job."""
         self.remove_when_empty(group)
         weighed = cpu_cgroup.made_before(process, group)
         if weighed is not None:
@@ -269,7 +269,8 @@ class Roster:
         live.attach_process(process, pidfd)
         if live.record.container is None:
             if group is None or process.pid not in group.pids():
-                group = self.make_group(process)
+                self._exempt(process)
+                group = job_cgroup.make(process)
             live.attach_group(group)
             if group is not None:
                 # The cgroup was made before its job, and so was scheduled for removal.
@@ -288,14 +289,14 @@ class Roster:
         # A grant must not thaw a container that was frozen by others.
         self._look_at(live)
 
-    def make_group(self, process: ProcessId) -> JobGroup | None:
-        """Make the cgroup of a job; return None if there can be none."""
+    def prepare_group(self, process: ProcessId) -> JobGroup | None:
+        """Make the cgroup of a job ahead of add(), in a thread; None if there can be none."""
+        self._exempt(process)
+        return job_cgroup.make(process) if self.weights is None else self.weights.make(process)
+
+    def _exempt(self, process: ProcessId) -> None:
         if self.exempt is not None:  # First, as the cgroup is made below that of the process.
             self.exempt(process)
-        group = job_cgroup.make(process)
-        if group is not None and self.weights is not None:
-            self.weights.make(process, group)
-        return group
 
     def _note_main(self, live: LiveJob, process: ProcessId) -> None:
         self._by_main[process.pid, process.start] = live

@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Weight of the CPU time of one job, with cgroups.
 
-With v2, the job's own cgroup is used if the cpu controller is, or can be, enabled there. With v1,
-CPU time has a separate hierarchy, in which a cgroup is created.
+With v2, the scope that systemd has made for the job is used, or else the job's own cgroup if the
+cpu controller is, or can be, enabled there. With v1, CPU time has a separate hierarchy, in which a
+cgroup is created.
 
 A weight counts among the cgroups and sessions beside the job's cgroup, on each CPU.
 """
@@ -64,8 +65,10 @@ class CpuGroup:
     def remove(self) -> bool:
         """Remove the cgroup unless it has processes; return whether it is gone.
 
-        With v2, it is the job's own.
+        With v2, it is the job's own. A scope is left to systemd.
         """
+        if self.folder.suffix == ".scope":
+            return True
         return JobGroup(self.folder, unified=self._unified).remove()
 
     def _write(self, name: str, value: int) -> bool:
@@ -82,16 +85,18 @@ def make(process: ProcessId, group: JobGroup) -> CpuGroup | None:
     Returns:
         The cgroup; None if there can be none, for whatever reason.
     """
-    if _is_weighed(group.folder):
-        return CpuGroup(group.folder, unified=True)
+    unified = group.scope or group.folder
+    if _is_weighed(unified):
+        return CpuGroup(unified, unified=True)
     own = job_cgroup.make_in("cpu", process, group)
     return None if own is None else CpuGroup(own.folder, unified=False)
 
 
 def made_before(process: ProcessId, group: JobGroup) -> CpuGroup | None:
     """Return the cgroup that an earlier controller has made for a job; None if there is none."""
-    if (group.folder / "cpu.weight").exists():
-        return CpuGroup(group.folder, unified=True)
+    unified = group.scope or group.folder
+    if (unified / "cpu.weight").exists():
+        return CpuGroup(unified, unified=True)
     home = job_cgroup.home_in("cpu", process.pid)
     if home is None or home.name != group.folder.name:
         return None

@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """The cgroup of one job, which contains all processes of the job.
 
-It is created below the cgroup of the job's main process, so that all limits there still
-apply to the job. With v2, no controller needs to be enabled: membership, freezing, killing
-and CPU time work without. With v1, the freezer hierarchy is used.
+It is created below the cgroup of the job's main process, or in a scope beside that (see
+systemd_scope), so that all limits there still apply to the job. With v2, no controller needs to be
+enabled: membership, freezing, killing and CPU time work without. With v1, the freezer hierarchy is
+used.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ class JobGroup:
     def __init__(self, folder: Path, *, unified: bool) -> None:
         self.folder = folder
         self._unified = unified
+
+    @property
+    def scope(self) -> Path | None:
+        """Folder of the scope that systemd has made for the job; None if it has none."""
+        parent = self.folder.parent
+        return parent if parent.name == f"{self.folder.name}.scope" else None
 
     def has_freezer(self) -> bool:
         """Return whether the cgroup can be frozen; v2 can since Linux 5.2."""
@@ -125,6 +132,15 @@ class JobGroup:
         return files.try_write(f"{self.folder}/{name}", value)
 
 
+def name(process: ProcessId) -> str:
+    """Return the name of the cgroup of a job.
+
+    Args:
+        process: Main process of the job.
+    """
+    return f"tfm-job-{process.pid}-{process.start}"
+
+
 def make(process: ProcessId) -> JobGroup | None:
     """Create the cgroup of a job, or return the existing one.
 
@@ -136,22 +152,30 @@ def make(process: ProcessId) -> JobGroup | None:
         because no hierarchy is mounted or for lack of permission.
     """
     for folder, unified in _homes(process.pid):
-        if folder.name == _name(process):
+        if folder.name == name(process):
             return JobGroup(folder, unified=unified)
-        group = JobGroup(folder / _name(process), unified=unified)
-        try:
-            group.folder.mkdir(exist_ok=True)
-        except OSError:
-            continue
-        if group.has_freezer() and _moved(process, group):
+        group = make_below(folder, process, unified=unified)
+        if group is not None:
             return group
-        group.remove()
+    return None
+
+
+def make_below(folder: Path, process: ProcessId, *, unified: bool) -> JobGroup | None:
+    """Create the cgroup of a job below another one; see make()."""
+    group = JobGroup(folder / name(process), unified=unified)
+    try:
+        group.folder.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    if group.has_freezer() and _moved(process, group):
+        return group
+    group.remove()
     return None
 
 
 def found(folder: Path, process: ProcessId) -> JobGroup | None:
     """Return the cgroup in this folder if it was created for this process, in this boot."""
-    ours = folder.name == _name(process) and process.boot == procfs.boot_id()
+    ours = folder.name == name(process) and process.boot == procfs.boot_id()
     if not ours or not (folder / "cgroup.procs").exists():
         return None
     return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
@@ -275,7 +299,3 @@ def _homes(pid: int) -> list[tuple[Path, bool]]:
             if folder.name == Path(path).name or path == mount.root:
                 found.append((folder, mount.unified))
     return sorted(found, key=lambda home: not home[1])
-
-
-def _name(process: ProcessId) -> str:
-    return f"tfm-job-{process.pid}-{process.start}"
