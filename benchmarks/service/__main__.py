@@ -46,11 +46,13 @@ class Run:
         latencies: Latencies of its requests.
         steps: Steps a second of all trainings together.
         left: CPU time of the trainings, as a share of what the service left of all cores.
+        request_cpu: CPU time of a request, in seconds.
     """
 
     latencies: Latencies
     steps: float
     left: float
+    request_cpu: float
 
 
 class _Job:
@@ -124,7 +126,12 @@ def measure(arm: str, rates: Sequence[float], seconds: float, objective: float) 
         if rates[at % len(rates)] > rates[(at - 1) % len(rates)]
     ]
     left = passed * len(os.sched_getaffinity(0)) - said["cpu_seconds"]
-    return Run(latencies(said["served"], objective, high), done / passed, used / left)
+    return Run(
+        latencies(said["served"], objective, high),
+        done / passed,
+        used / left,
+        said["cpu_seconds"] / len(said["served"]),
+    )
 
 
 def capacity(seconds: float) -> float:
@@ -154,6 +161,7 @@ def draw(found: Mapping[str, Mapping[str, Sequence[Run]]], objective: float) -> 
             left = [statistics.median(run.left for run in arms[arm]) for arms in found.values()]
             rest.bar(at, left, 0.25, color=color)
     late.axhline(1e3 * objective, color="#9A9A9A", linewidth=0.8)
+    late.set_yscale("log")
     late.set_ylabel("p99, ms; line: objective")
     late.legend(fontsize=style.SMALL)
     rest.set_ylabel("trainings, of what the service leaves")
@@ -200,8 +208,8 @@ def table(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> list[str]:
     """Return lines with the medians of all loads and arms."""
     lines = [
         "| load | service | p50, ms | p99, ms | seconds within the objective"
-        " | within again after, s | trainings, of the rest | steps/s |",
-        "| --- " * 8 + "|",
+        " | within again after, s | trainings, of the rest | steps/s | CPU ms of a request |",
+        "| --- " * 9 + "|",
     ]
     for load, arms in found.items():
         for arm, runs in arms.items():
@@ -214,6 +222,7 @@ def table(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> list[str]:
                 f"{statistics.median(settled):.2f}" if settled else "",
                 f"{statistics.median(one.left for one in runs):.1%}",
                 f"{statistics.median(one.steps for one in runs):.2f}",
+                f"{1e3 * statistics.median(one.request_cpu for one in runs):.2f}",
             ]
             lines.append(f"| {load} | {arm} | {' | '.join(cells)} |")
     return lines
