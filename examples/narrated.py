@@ -26,7 +26,7 @@ def narrate(over: threading.Event) -> None:
     start = last = time.monotonic()
     before = 0.0
     while not over.wait(SECONDS):
-        steps.look_for_keras()
+        steps.look_for_training()
         done, now = steps.now().done or 0.0, time.monotonic()
         if not before and done:
             print(f"{'seconds':>8} {'threads':>8} {'steps':>8} {'steps/s':>8}", flush=True)

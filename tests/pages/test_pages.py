@@ -37,6 +37,7 @@ REASONS = {
     "needs GPUs": 1,
     "needs power meters, or a broker": 3,
     "needs root, or changes the system": 5,
+    "needs PyTorch and scikit-learn": 1,
     "needs S3": 1,
     "needs sendmail": 1,
     "needs systemd": 5,

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.records import WAITING, ended, live, run_seconds, span
 from tf_malleable.controller.state.store import CPUS, Store, default_state, read_history
@@ -64,6 +65,18 @@ def test_an_ended_job_is_history(store):
     reopened = again(store)
     assert (reopened.load(), reopened.history(10)) == ([], ([ended(1)], []))
     reopened.close()
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_becomes_known_of_an_ended_job_is_known_at_once(store, flushed):
+    first = replace(ended(1), outcome="unknown", exit_code=None)
+    store.end("1", first)
+    if flushed:
+        store.flush()
+    store.amend_ended(replace(first, outcome="finished", exit_code=0))
+    assert store.outcome("1") == "finished"
+    (job,), _ = store.history(1)
+    assert (job.outcome, job.exit_code) == ("finished", 0)
 
 
 def test_a_job_that_ends_before_it_was_written_leaves_no_live_job(store):

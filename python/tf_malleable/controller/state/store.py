@@ -169,6 +169,7 @@ class Store:
         else:
             change = "UPDATE jobs SET record = ? WHERE id = ?"
             self._queued_statements.append((change, [(encode(ended), ended.id)]))
+            self.flush()  # For history() and outcome(), which read the file.
 
     def add_span(self, span: Span) -> None:
         """Save a span of a job, unless it is empty. Of a job, about the newest 10,000 are kept."""
