@@ -13,8 +13,8 @@ from benchmarks.common.trainings import Training
 from examples import speed
 
 _SECONDS: Final = 4.0
-# The reader differs from a program that is measured by its input only. Those of other frameworks
-# cannot be measured everywhere; the time of their steps is near enough.
+# The reader differs from a program that is measured by its input only. Other frameworks are not
+# installed everywhere; a slow machine is taken to slow them as it slows these.
 _LIKE: Final = {
     "reader": "dense",
     "torch_cnn": "cnn",

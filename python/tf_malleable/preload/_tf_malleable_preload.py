@@ -1,6 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Import hook that loads tf_malleable right before tensorflow, in programs of `tfm run`.
 
+In programs of a job, it is loaded with torch, too, as that has steps to count.
+
 Two ways lead here. A .pth file beside tf_malleable imports this module at the start of Python if
 TF_MALLEABLE_PRELOAD is set: scripts and launchers may replace PYTHONPATH, and python -E ignores
 it. And the sitecustomize of this folder, which `tfm run` puts on PYTHONPATH, imports it in every
