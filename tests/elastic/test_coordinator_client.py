@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -19,6 +21,32 @@ from tf_malleable.elastic.membership.coordinator import Coordinator
 
 SECRET = b"s" * 16
 NAME = "digits-coordinator.test"
+
+# A signal's handler may be interrupted by the same signal, as by the second of two kills.
+HURRIED = """
+import signal, threading
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.member.coordinator_client import ClientHandlers, CoordinatorClient
+
+handlers = ClientHandlers(hello=dict, beat=dict, heard=print, absent=lambda _: None)
+client = CoordinatorClient(Address("127.0.0.1", 1), b"s" * 16, threading.RLock(), handlers, print)
+depth = interrupted = 0
+
+def hurry(*_):
+    global depth, interrupted
+    depth, interrupted = depth + 1, interrupted + (depth == 1)
+    if depth == 1:
+        signal.setitimer(signal.ITIMER_REAL, interrupted % 20 * 1e-6 + 1e-6)
+        for _ in range(50):
+            client.hurry()
+    else:
+        client.hurry()
+    depth -= 1
+
+signal.signal(signal.SIGALRM, hurry)
+while interrupted < 200:
+    hurry()
+"""
 
 
 class Names:
@@ -119,3 +147,7 @@ def test_without_a_coordinator_it_says_so_once_and_gives_up_in_the_end(monkeypat
     with pytest.raises(MeshError, match=f"no coordinator .* answers at {NAME}:7070"):
         control(7070, said).start(time.monotonic() + 0.8)
     assert said == [f"no coordinator answers at {NAME}:7070: tries again and again"]
+
+
+def test_a_signal_that_interrupts_its_own_handler_does_no_harm():
+    subprocess.run([sys.executable, "-c", HURRIED], check=True, timeout=DEADLINE)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -76,7 +77,8 @@ class CoordinatorClient:
         self._connection: socket.socket | None = None
         self._lock = lock
         self._over = threading.Event()
-        self._hurry = threading.Event()
+        # A signal handler puts into it: no lock that its thread may hold, unlike an Event's.
+        self._hurry: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._welcome = threading.Event()
         self._refusal: MeshError | None = None
         self.shards = 0
@@ -155,11 +157,11 @@ class CoordinatorClient:
                 self._handlers.heard(message)
 
     def hurry(self) -> None:
-        """Send the next heartbeat at once; a signal handler may call this."""
-        self._hurry.set()
+        """Send the next heartbeat at once; a signal handler may call this, also one within it."""
+        self._hurry.put(None)
 
     def _tell_often(self) -> None:
         while not self._over.is_set():
-            self._hurry.wait(_BEAT_SECONDS)
-            self._hurry.clear()
+            with suppress(queue.Empty):
+                self._hurry.get(timeout=_BEAT_SECONDS)
             self.send("beat", **self._handlers.beat())
