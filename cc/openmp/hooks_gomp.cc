@@ -243,7 +243,7 @@ int NumProcs(const Caller& caller) {
   ThreadState& state = thread_state;
   const bool is_new = state.procs_operation != state.operation.number();
   if (state.procs == 0 || (is_new && state.operation.has_gil())) {
-    state.procs = Word() > 0 ? Min(real(), Word()) : real();
+    state.procs = Min(real(), ToldCpus());
     state.procs_operation = state.operation.number();
   }
   return state.procs;

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <initializer_list>
 
+#include "cc/openmp/quota.h"
+
 namespace tf_malleable {
 namespace openmp {
 namespace {
@@ -96,9 +98,15 @@ void SetWord(int threads) {
   word.store(threads < 0 ? 0 : threads, std::memory_order_relaxed);
 }
 
-int Limit() {
+int ToldCpus() {
   const int by_word = Word();
-  return Min(by_word > 0 ? by_word : AllowedCpus(), Capacity());
+  return by_word > 0 ? by_word : QuotaCpus(kCeiling);
+}
+
+int Limit() {
+  const int told = ToldCpus();
+  const int cpus = Word() > 0 ? told : Min(told, AllowedCpus());
+  return Min(cpus, Capacity());
 }
 
 int UserBound() {

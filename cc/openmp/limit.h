@@ -6,7 +6,7 @@
 // tfm.set_threads(), its agent). Without one it is the number of CPUs that the
 // calling thread may use: a controller, a cpuset or taskset confines any
 // process to its CPUs, and so changes the limit from outside, whatever the
-// process is.
+// process is. A CPU quota limits it as well, where `tfm run` follows the cgroup.
 //
 // Thread-safety: all functions may be called from any thread, and in a forked
 // child.
@@ -21,9 +21,13 @@ namespace openmp {
 int Capacity();
 
 // Limit of the calling thread, 1 … Capacity(). It is at most kFreshNanoseconds
-// old, but for the word, which is always fresh.
+// old, but for the word, which is always fresh, and a quota; see quota.h.
 int Limit();
 constexpr long kFreshNanoseconds = 500000;
+
+// The part of it that does not show in the affinity: the word, or the quota; at
+// least 1024 if there is neither.
+int ToldCpus();
 
 // CPUs that the calling thread may use, at most kFreshNanoseconds ago.
 int AllowedCpus();

@@ -29,6 +29,7 @@ struct Row {
 // what". All others are kAtOperations.
 constexpr Row kClasses[] = {
     {"/lib_lightgbm.", Class::kFree},
+    {"/libggml-cpu", Class::kFree},
     {"/_hist_gradient_boosting/", Class::kFreeToShrink},
     {"/sklearn/_loss/", Class::kFreeToShrink},
     {"/sklearn/cluster/_k_means_", Class::kFreeToShrink},

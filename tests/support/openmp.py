@@ -13,6 +13,7 @@ import pytest
 
 import tf_malleable.runtime
 from tests.support import ROOT
+from tests.support.cgroups import Group
 from tests.support.controllers import TFM
 from tests.support.deadline import DEADLINE
 
@@ -58,15 +59,22 @@ class Teams:
         *command: str | Path,
         options: tuple[str, ...] = (),
         cpus: int = len(CPUS),
+        group: Group | None = None,
+        is_alone: bool = False,
         **more: str,
     ) -> None:
+        def begin() -> None:
+            os.sched_setaffinity(0, CPUS[:cpus])
+            if group is not None:
+                group.add(os.getpid())
+
         self.process: Any = subprocess.Popen(
-            [TFM, "run", *options, "--", *map(str, command)],
+            [*([] if is_alone else [TFM, "run", *options, "--"]), *map(str, command)],
             env=variables(**more),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, CPUS[:cpus]),
+            preexec_fn=begin,
         )
 
     def __enter__(self) -> Teams:

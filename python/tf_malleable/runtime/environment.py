@@ -13,6 +13,8 @@ REQUIRED = "TF_MALLEABLE_REQUIRED"
 FOLLOW_CGROUP = "TF_MALLEABLE_FOLLOW_CGROUP"
 TF_CONFIG_THREADING = "TF_MALLEABLE_TF_CONFIG_THREADING"
 OPENMP = "TF_MALLEABLE_OPENMP"
+# Of tfm run for cc/openmp/quota.cc: the files of the cgroup's CPU quotas, one on each line.
+QUOTAS = "TF_MALLEABLE_QUOTAS"
 
 # PoolRegistry::kMaxThreadsCeiling in cc/limits.
 CEILING = 1024

@@ -61,6 +61,7 @@ AT_OPS = ("at op boundaries", HOST_CPUS, None)
         ([TORCH, TORCHS_GOMP], {"PyTorch": AT_OPS}),
         ([f"{SITE}/lightgbm/lib/lib_lightgbm.so"], {"LightGBM": ("free", HOST_CPUS, None)}),
         ([f"{SITE}/xgboost/lib/libxgboost.so"], {"XGBoost": AT_OPS}),
+        (["/opt/llama/libggml-cpu-haswell.so"], {"llama.cpp": ("free", HOST_CPUS, None)}),
         (
             [KMEANS, HELPERS, SKLEARNS_GOMP],
             {

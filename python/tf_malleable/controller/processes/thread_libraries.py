@@ -36,6 +36,7 @@ _TEAMS: Final = (
     _Row("PyTorch", (b"/libtorch_cpu.so",), "at op boundaries"),
     _Row("LightGBM", (b"/lib_lightgbm.",), "free"),
     _Row("XGBoost", (b"/libxgboost.so",), "at op boundaries"),
+    _Row("llama.cpp", (b"/libggml-cpu",), "free"),
     _Row(
         "scikit-learn's boosting and k-means",
         (b"/_hist_gradient_boosting/", b"/sklearn/_loss/", b"/sklearn/cluster/_k_means_"),
