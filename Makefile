@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-frameworks demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp bench-frameworks tournament validate bench-containers compat \
+.PHONY: demo demo-frameworks demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-lending bench-service bench-page bench-power bench-streams bench-openmp bench-frameworks bench-llama tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-most python-test-serial bazel-build bazel-test bazel7-test conformance tensorflow-wheel dist clean
 
@@ -127,6 +127,9 @@ bench-openmp: build/coexistence/installed
 # Trainings of several frameworks that share the machine.
 bench-frameworks: build/coexistence/installed
 	build/coexistence/bin/python -m benchmarks.many --only f
+# llama.cpp's server, whose container's quota changes (5 minutes, after 15 to build it); as root.
+bench-llama: .venv/installed-test
+	.venv/bin/python -m benchmarks.llama
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 # Policies on streams in 150 settings, with 20 seeds each (hours; goes on where it ended).
