@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -24,6 +25,8 @@ ROWS, COLUMNS = 3000, 12
 # Sums of floating-point numbers depend on the number of threads that add them up, without us, too.
 ROUNDING = 1e-4
 THREADS_OF_PYTHON = 4
+CHANGES_FOR_A_FORK = 100
+CHILD_SECONDS = 60
 
 
 def _data() -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +142,19 @@ def _numba() -> dict[str, Case]:
     return {"sum": lambda: np.array([total(whole)]), "elements": lambda: doubled(whole)}
 
 
+def _numpy() -> dict[str, Case]:
+    rng = np.random.default_rng(0)
+    whole = rng.integers(-5, 5, (300, 300)).astype(np.float64)
+    positive = whole @ whole.T + 1000 * np.eye(len(whole))
+    return {
+        "product": lambda: whole @ whole.T,
+        "solve": lambda: np.linalg.solve(positive, whole),
+        "cholesky": lambda: np.linalg.cholesky(positive),
+    }
+
+
 CASES = {
+    "numpy": _numpy,
     "torch": _torch,
     "sklearn": _sklearn,
     "lightgbm": _lightgbm,
@@ -152,13 +167,22 @@ def _is_same(found: np.ndarray, expected: np.ndarray) -> bool:
     return found.shape == expected.shape and np.allclose(found, expected, ROUNDING, ROUNDING)
 
 
-def wrong_while_limits_change(library: str, capacity: int, changes: int) -> dict[str, object]:
-    """Compute while limits change at random, in one thread and then in several."""
+def wrong_while_limits_change(
+    library: str, capacity: int, changes: int, milliseconds: int
+) -> dict[str, object]:
+    """Compute while limits change at random: in one thread and forked children, then in several.
+
+    Args:
+        library: One of CASES.
+        capacity: Highest limit.
+        changes: Number of changes in each of both parts.
+        milliseconds: Longest time between two changes.
+    """
     hook = ctypes.CDLL(None)
     cases = CASES[library]()
     expected = {name: case() for name, case in cases.items()}
     over = threading.Event()
-    made = 0
+    made = rounds = forks = 0
 
     def change() -> None:
         nonlocal made
@@ -166,34 +190,49 @@ def wrong_while_limits_change(library: str, capacity: int, changes: int) -> dict
         while not over.is_set():
             hook.tfm_openmp_set_limit(rng.randint(1, capacity))
             made += 1
-            time.sleep(rng.random() * 0.02)
+            time.sleep(rng.random() * milliseconds / 1000)
 
     wrong: list[str] = []
-    rounds = 0
 
-    def compute(until: int) -> None:
+    def compute() -> None:
         nonlocal rounds
-        while made < until:
-            rounds += 1
-            wrong.extend(
-                name for name, case in cases.items() if not _is_same(case(), expected[name])
-            )
+        rounds += 1
+        wrong.extend(name for name, case in cases.items() if not _is_same(case(), expected[name]))
+
+    def compute_for_long() -> None:
+        while made < 2 * changes:
+            compute()
 
     changing = threading.Thread(target=change)
     changing.start()
-    compute(changes)
+    while made < changes:
+        compute()
+        # numba ends a child that was forked after a team of libgomp.
+        if library != "numba" and made > (forks + 1) * CHANGES_FOR_A_FORK:
+            forks += 1
+            wrong.extend(_wrong_in_child(compute, wrong))
     # numba's teams of OpenMP are not for several threads.
-    if library != "numba":
-        several = [
-            threading.Thread(target=compute, args=[2 * changes]) for _ in range(THREADS_OF_PYTHON)
-        ]
-        for thread in several:
-            thread.start()
-        for thread in several:
-            thread.join()
+    threads = 1 if library == "numba" else THREADS_OF_PYTHON
+    several = [threading.Thread(target=compute_for_long) for _ in range(threads)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join()
     over.set()
     changing.join()
-    return {"wrong": sorted(set(wrong)), "rounds": rounds, "changes": made}
+    return {"wrong": sorted(set(wrong)), "rounds": rounds, "changes": made, "forks": forks}
+
+
+def _wrong_in_child(compute: Callable[[], None], wrong: list[str]) -> list[str]:
+    """Compute in a forked child; return what went wrong there."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(CHILD_SECONDS)
+        wrong.clear()
+        compute()
+        os._exit(len(wrong))
+    status = os.waitpid(child, 0)[1]
+    return [f"a child ended with {status}"] if status else []
 
 
 def follow() -> Iterator[int]:

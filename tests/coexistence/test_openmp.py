@@ -22,6 +22,7 @@ from tf_malleable.controller.processes.thread_libraries import InspectedProcess,
 
 PROGRAM = str(Path(__file__).parent / "cases_openmp.py")
 NAMES = {
+    "numpy": "OpenBLAS",
     "torch": "PyTorch",
     "sklearn": "scikit-learn",
     "lightgbm": "LightGBM",
@@ -30,7 +31,11 @@ NAMES = {
 }
 LIBRARIES = tuple(NAMES)
 CAPACITIES = (3, 16)
+# OpenBLAS's threads wait for each other by yielding: with 16 on a few CPUs, a round takes seconds.
+CASES = [(library, capacity) for library in LIBRARIES for capacity in CAPACITIES]
+CASES.remove(("numpy", 16))
 CHANGES = 300
+MILLISECONDS = 20
 TIMEOUT = 300
 
 
@@ -59,12 +64,11 @@ def results(*arguments: object, capacity: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("library", "capacity"), CASES)
 def test_results_are_those_of_stock_while_limits_change(library, capacity):
     if find_spec(library) is None:
         pytest.skip(f"there is no {library} for this Python")
-    found = results(library, capacity, CHANGES, capacity=capacity)
+    found = results(library, capacity, CHANGES, MILLISECONDS, capacity=capacity)
     assert found["wrong"] == []
     assert found["rounds"] > 1
     assert found["changes"] >= CHANGES
