@@ -37,6 +37,9 @@ for purpose; do
     command -v clang >/dev/null || need clang
     ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || need libomp-dev
     command -v musl-gcc >/dev/null || need musl-tools
+    for threads in pthread openmp; do
+      ls /usr/lib/*/blis-$threads/libblis.so.4 >/dev/null 2>&1 || need libblis4-$threads
+    done
     for name in libjemalloc.so.2:libjemalloc2 libtcmalloc_minimal.so.4:libtcmalloc-minimal4; do
       [ -e "$(g++ -print-file-name="${name%:*}" 2>/dev/null)" ] || need "${name#*:}"
     done

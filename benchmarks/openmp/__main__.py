@@ -29,11 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument(
         "--speed-up", type=positive, metavar="N", help="measure only the speed-up from 1 to N"
     )
+    line.add_argument(
+        "--enlarge", action="store_true", help="measure only what is given a second thread"
+    )
     said = line.parse(arguments)
 
     # Heavy, and so only when nothing is refused.
-    from benchmarks.openmp.run import run, run_speed_ups
+    from benchmarks.openmp.run import run, run_enlarging, run_speed_ups
 
+    if said.enlarge:
+        return finish(
+            "openmp", lambda: run_enlarging(said.only, said.rounds, said.seconds, said.out)
+        )
     if said.speed_up is not None:
         return finish(
             "openmp",

@@ -2,7 +2,9 @@
 """A program that computes with one library, as a line of stdin says, and prints JSON.
 
 For a line "SECONDS LIMIT" of stdin it computes for so long and prints operations a second and
-CPU seconds an operation; before, it sets the limit unless that is 0.
+CPU seconds an operation; before, it sets the limit unless that is 0. For a line "enlarge COUNT
+FIRST LATER" it prints the seconds of so many operations, of which the first third has one limit,
+and the rest the other.
 """
 
 from __future__ import annotations
@@ -111,17 +113,41 @@ def main() -> None:
     operate = LIBRARIES[library](name)
     operate()
     for line in sys.stdin:
-        seconds, limit = line.split()
-        if int(limit):
-            ctypes.CDLL(None).tfm_openmp_set_limit(int(limit))
-            operate()
-        done, begin, cpu = 0, time.perf_counter(), time.process_time()
-        while time.perf_counter() - begin < float(seconds):
-            operate()
-            done += 1
-        wall = time.perf_counter() - begin
-        rates = {"per_second": done / wall, "cpu": (time.process_time() - cpu) / done}
-        print(json.dumps(rates), flush=True)
+        words = line.split()
+        found = enlarge(operate, *map(int, words[1:])) if len(words) == 4 else run(operate, *words)
+        print(json.dumps(found), flush=True)
+
+
+def set_limit(threads: int) -> None:
+    """Set the limit of this process."""
+    ctypes.CDLL(None).tfm_openmp_set_limit(threads)
+
+
+def enlarge(operate: Callable[[], object], count: int, first: int, later: int) -> list[float]:
+    """Return the seconds of each operation; the limit changes after a third of them."""
+    set_limit(first)
+    operate()
+    seconds = []
+    for number in range(count):
+        begin = time.perf_counter()
+        if number == count // 3:
+            set_limit(later)
+        operate()
+        seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def run(operate: Callable[[], object], seconds: str, limit: str) -> dict[str, float]:
+    """Compute for some seconds, with a limit unless that is 0; return the rates."""
+    if int(limit):
+        set_limit(int(limit))
+        operate()
+    done, begin, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - begin < float(seconds):
+        operate()
+        done += 1
+    wall = time.perf_counter() - begin
+    return {"per_second": done / wall, "cpu": (time.process_time() - cpu) / done}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ All of them are alive at a time and compute in turns, so that what else the mach
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import tf_malleable.runtime
+from benchmarks.common.enlarging import measure as measure_enlarging
 from benchmarks.openmp.names import WORKLOADS
 
 _PROGRAM: Final = str(Path(__file__).with_name("program.py"))
 _HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
 _STARTS: Final = 20
+_FEWEST_STEPS: Final = 9
 # Else a process gives its memory back after each step, or not, by the luck of its layout: PyTorch's
 # convolution then takes up to 1.4 times as long, in all ways.
 _KEEPS_MEMORY: Final = {
@@ -45,10 +48,18 @@ class _Program:
 
     def compute(self, seconds: float) -> dict[str, float]:
         """Return operations a second, and CPU seconds of each."""
-        self._process.stdin.write(f"{seconds} {self._limit}\n")
-        self._process.stdin.flush()
-        found: dict[str, float] = json.loads(self._process.stdout.readline())
+        found: dict[str, float] = json.loads(self._answer(f"{seconds} {self._limit}"))
         return found
+
+    def enlarge(self, count: int, first: int, later: int) -> list[float]:
+        """Return the seconds of so many operations, of which a third has the first limit."""
+        found: list[float] = json.loads(self._answer(f"enlarge {count} {first} {later}"))
+        return found
+
+    def _answer(self, line: str) -> str:
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return str(self._process.stdout.readline())
 
     def end(self) -> None:
         """Wait for its end."""
@@ -134,6 +145,28 @@ def run_speed_ups(
         (out / "speed_up.json").write_text(json.dumps(results, indent=1))
         grown = f"operations × {found['operations']:.2f}, busy CPUs × {found['busy_cpus']:.2f}"
         print(f"{workload}, 1 to {threads}: {grown}", flush=True)
+
+
+def run_enlarging(only: Sequence[str], rounds: int, seconds: float, out: Path) -> None:
+    """Measure enlarging from 1 to 2 threads, print a line for each workload, and write a file.
+
+    Args:
+        only: Workloads; all if empty.
+        rounds: Number of rounds.
+        seconds: Length of a training with one thread.
+        out: Folder of the file.
+    """
+    results: dict[str, dict[str, float]] = {}
+    for workload in only or WORKLOADS:
+        program = _Program(workload, 1, _hooked(2))
+        count = max(_FEWEST_STEPS, round(seconds * program.compute(seconds)["per_second"]))
+        found = measure_enlarging(functools.partial(program.enlarge, count), rounds)
+        program.end()
+        gain = found.at_one / found.at_two
+        results[workload] = {"share": found.share, "speed_up": gain, "steps": count}
+        (out / "enlarging.json").write_text(json.dumps(results, indent=1))
+        said = f"{found.share:.3f} of the ideal gain, 2 threads {gain:.2f} times as fast as 1"
+        print(f"{workload}, {count} operations: {said}", flush=True)
 
 
 def start_up() -> dict[str, float]:

@@ -24,10 +24,17 @@ constexpr long kScanNanoseconds = 50000000;
 // with OpenMP has teams, which follow by themselves.
 constexpr int kOwnThreads = 1;
 
+// BLIS counts in its integers for dimensions.
+using Dimension = int64_t;
+
 struct Blas {
   uintptr_t base;
+  // Of OpenBLAS; null for a BLIS.
   int (*get)();
   void (*set)(int);
+  // Of BLIS; null for an OpenBLAS.
+  Dimension (*get_blis)();
+  void (*set_blis)(Dimension);
   int told;   // Number that was set or seen last.
   int bound;  // Upper bound that the program gives.
   // Of before the program set a number, as it may restore that; 0 if it has
@@ -146,6 +153,18 @@ void* FindFunction(const Symbols& symbols, const char* name) {
   return nullptr;
 }
 
+int Get(const Blas& blas) {
+  return blas.get != nullptr ? blas.get() : static_cast<int>(blas.get_blis());
+}
+
+void Set(const Blas& blas, int threads) {
+  if (blas.set != nullptr) {
+    blas.set(threads);
+  } else {
+    blas.set_blis(threads);
+  }
+}
+
 int BoundOfUser(int current) {
   for (const char* variable : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"}) {
     const char* text = getenv(variable);
@@ -156,25 +175,37 @@ int BoundOfUser(int current) {
   return UserBound();
 }
 
-void Add(const struct dl_phdr_info& info) {
-  const Symbols symbols(info);
-  using Get = int();
-  using Set = void(int);
+// Fills in the functions of a library; returns whether its threads can follow.
+bool FindFunctions(const Symbols& symbols, Blas* made) {
+  using Getter = int();
+  using Setter = void(int);
   auto* parallel =
-      reinterpret_cast<Get*>(FindFunction(symbols, "openblas_get_parallel"));
-  auto* get =
-      reinterpret_cast<Get*>(FindFunction(symbols, "openblas_get_num_threads"));
-  auto* set =
-      reinterpret_cast<Set*>(FindFunction(symbols, "openblas_set_num_threads"));
-  if (parallel == nullptr || get == nullptr || set == nullptr) return;
-  if (parallel() != kOwnThreads) return;
+      reinterpret_cast<Getter*>(FindFunction(symbols, "openblas_get_parallel"));
+  made->get = reinterpret_cast<Getter*>(
+      FindFunction(symbols, "openblas_get_num_threads"));
+  made->set = reinterpret_cast<Setter*>(
+      FindFunction(symbols, "openblas_set_num_threads"));
+  if (parallel != nullptr && made->get != nullptr && made->set != nullptr) {
+    return parallel() == kOwnThreads;
+  }
+  made->get = nullptr;
+  made->set = nullptr;
+  made->get_blis = reinterpret_cast<Dimension (*)()>(
+      symbols.Find("bli_thread_get_num_threads"));
+  made->set_blis = reinterpret_cast<void (*)(Dimension)>(
+      symbols.Find("bli_thread_set_num_threads"));
+  // A BLIS for which nobody has set a number computes in the calling thread.
+  return made->get_blis != nullptr && made->set_blis != nullptr &&
+         Get(*made) > 0;
+}
+
+void Add(const struct dl_phdr_info& info) {
   const int index = count.load(std::memory_order_relaxed);
   Blas& made = found[index];
+  if (!FindFunctions(Symbols(info), &made)) return;
   made.base = info.dlpi_addr;
-  made.get = get;
-  made.set = set;
-  made.told = get();
-  made.bound = BoundOfUser(made.told);
+  made.told = Get(made);
+  made.bound = made.get != nullptr ? BoundOfUser(made.told) : made.told;
   strncpy(made.path, info.dlpi_name, sizeof made.path - 1);
   count.store(index + 1, std::memory_order_release);
 }
@@ -186,7 +217,10 @@ int Look(struct dl_phdr_info* info, size_t, void* data) {
   if (*adds == 0) *adds = info->dlpi_adds;
   if (*adds == loaded) return kStop;
   const char* slash = strrchr(info->dlpi_name, '/');
-  if (slash == nullptr || strstr(slash, "blas") == nullptr) return 0;
+  if (slash == nullptr) return 0;
+  if (strstr(slash, "blas") == nullptr && strstr(slash, "blis") == nullptr) {
+    return 0;
+  }
   const int known = count.load(std::memory_order_relaxed);
   for (int i = 0; i < known; ++i) {
     if (found[i].base == info->dlpi_addr) return 0;
@@ -197,7 +231,7 @@ int Look(struct dl_phdr_info* info, size_t, void* data) {
 }
 
 void Follow(Blas* blas, int limit) {
-  const int current = blas->get();
+  const int current = Get(*blas);
   if (current != blas->told) {
     // The program has set it.
     if (blas->told_before == current) {
@@ -212,8 +246,8 @@ void Follow(Blas* blas, int limit) {
     }
   }
   const int wanted = limit < blas->bound ? limit : blas->bound;
-  if (wanted != current) blas->set(wanted);
-  blas->told = wanted == current ? current : blas->get();
+  if (wanted != current) Set(*blas, wanted);
+  blas->told = wanted == current ? current : Get(*blas);
 }
 
 }  // namespace

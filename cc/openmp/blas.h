@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// OpenBLAS, which NumPy's and SciPy's wheels bring, each its own: it has
-// threads of its own, and one number of them for the whole process.
+// OpenBLAS, which NumPy's and SciPy's wheels bring, each its own, and BLIS:
+// they have threads of their own, and one number of them for the whole process.
 //
 // Thread-safety: all functions may be called from any thread, and in a forked
 // child. They take no lock of the loader that is held while a library's
@@ -13,14 +13,14 @@
 namespace tf_malleable {
 namespace openmp {
 
-// Lets the number of threads of each OpenBLAS of the process follow the limit.
-// What the program itself sets is an upper bound. Called where an operation
-// begins; has an effect at most every kFreshNanoseconds.
+// Lets the number of threads of each such library of the process follow the
+// limit. What the program itself sets is an upper bound. Called where an
+// operation begins; has an effect at most every kFreshNanoseconds.
 void FollowInBlas();
 
 constexpr int kMostBlas = 8;
 
-// Path of an OpenBLAS that follows; null beyond the last.
+// Path of a library that follows; null beyond the last.
 const char* BlasPath(int index);
 
 }  // namespace openmp

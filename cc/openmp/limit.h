@@ -6,7 +6,8 @@
 // tfm.set_threads(), its agent). Without one it is the number of CPUs that the
 // calling thread may use: a controller, a cpuset or taskset confines any
 // process to its CPUs, and so changes the limit from outside, whatever the
-// process is. A CPU quota limits it as well, where `tfm run` follows the cgroup.
+// process is. A CPU quota limits it as well, where `tfm run` follows the
+// cgroup.
 //
 // Thread-safety: all functions may be called from any thread, and in a forked
 // child.

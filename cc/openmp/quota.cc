@@ -47,8 +47,8 @@ bool IsRead() {
   return true;
 }
 
-// Reads the beginning of a file into `text`; returns whether there is any. It is
-// opened each time, as programs close all descriptors and use their numbers.
+// Reads the beginning of a file into `text`; returns whether there is any. It
+// is opened each time, as programs close all descriptors and use their numbers.
 bool ReadFile(const char* path, char (&text)[64]) {
   // What libc's functions for files stand for may be replaced, as by the tier.
   const long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);

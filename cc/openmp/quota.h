@@ -11,9 +11,10 @@
 namespace tf_malleable {
 namespace openmp {
 
-// Returns the smallest quota in CPUs, rounded up, at most kFreshQuotaNanoseconds
-// ago; `none` if there is none. The files are those of TF_MALLEABLE_QUOTAS, one
-// on each line: cpu.max of cgroup v2, cpu.cfs_quota_us of v1.
+// Returns the smallest quota in CPUs, rounded up, at most
+// kFreshQuotaNanoseconds ago; `none` if there is none. The files are those of
+// TF_MALLEABLE_QUOTAS, one on each line: cpu.max of cgroup v2, cpu.cfs_quota_us
+// of v1.
 int QuotaCpus(int none);
 constexpr long kFreshQuotaNanoseconds = 20000000;
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""OpenBLAS, as NumPy's wheel brings it, in Python programs of `tfm run` without TensorFlow."""
+"""OpenBLAS, as NumPy's wheel brings it, and BLIS, in Python programs of `tfm run`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -107,6 +108,27 @@ while changes < most and time.monotonic() < end:
 print(json.dumps({"changes": changes, "products": products, "forks": forks, "wrong": wrong}))
 """
 
+# Answers each line with the number of threads after a product.
+WITH_BLIS = """
+import ctypes, sys
+
+blis = ctypes.CDLL(sys.argv[1])
+get, set_ = blis.bli_thread_get_num_threads, blis.bli_thread_set_num_threads
+get.restype = ctypes.c_int64
+set_.argtypes = [ctypes.c_int64]
+N, ROWS, PLAIN = 200, 101, 111
+ones, product = (ctypes.c_double * N**2)(*[1.0] * N**2), (ctypes.c_double * N**2)()
+
+for line in sys.stdin:
+    word, _, number = line.strip().partition(" ")
+    if word == "set":
+        set_(int(number))
+    one, zero = ctypes.c_double(1), ctypes.c_double(0)
+    blis.cblas_dgemm(ROWS, PLAIN, PLAIN, N, N, N, one, ones, N, ones, N, zero, product, N)
+    assert {*product} == {N}
+    print(get(), flush=True)
+"""
+
 
 def numpy(*options: str, cpus: int = 2, **said: str) -> Teams:
     """Return the program, running, which may use so many CPUs at first."""
@@ -193,3 +215,41 @@ def test_results_are_right_while_limits_change():
     assert found["wrong"] == [], seed
     assert found["forks"] > 0
     assert found["products"] > 0
+
+
+@pytest.fixture(params=["pthread", "openmp"])
+def blis(request):
+    """Debian's BLIS, with threads of its own or with teams of OpenMP."""
+    found = [*Path("/usr/lib").glob(f"*/blis-{request.param}/libblis.so.4")]
+    if not found:
+        pytest.skip(f"needs libblis4-{request.param}")
+    return str(found[0])
+
+
+def with_blis(library: str, **said: str) -> Teams:
+    """Return the program that computes with BLIS."""
+    return Teams(sys.executable, "-c", WITH_BLIS, library, cpus=2, **said)
+
+
+@pytest.mark.parametrize("variable", ["BLIS_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_blis_follows_up_to_the_number_that_is_set(blis, variable):
+    with with_blis(blis, **{variable: "8"}) as program:
+        for count in (2, 1, 2, 1):
+            program.confine(count)
+            wait_for(lambda n=count: program.answer() == n)
+    with with_blis(blis, **{variable: "1"}) as program:
+        assert program.answers("") == [1, 1, 1]
+
+
+def test_what_a_program_tells_blis_is_an_upper_bound(blis):
+    with with_blis(blis, BLIS_NUM_THREADS="8") as program:
+        wait_for(lambda: program.answer() == 2)
+        program.answer("set 1")
+        assert program.answers("") == [1, 1, 1]
+        program.answer("set 2")
+        wait_for(lambda: program.answer() == 2)
+
+
+def test_without_a_number_blis_computes_in_one_thread_as_in_stock(blis):
+    with with_blis(blis) as program:
+        assert program.answers("") == [-1, -1, -1]

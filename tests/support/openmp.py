@@ -27,7 +27,7 @@ NEEDED = [
     pytest.mark.skipif(not HOOK.exists(), reason="built without the OpenMP hook"),
 ]
 # What the user's shell says about teams is not to reach the programs.
-_NAMES = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_")
+_NAMES = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_")
 
 
 def compiled(folder: Path, *options: str, compiler: str = COMPILER, source: Path = SOURCE) -> Path:

@@ -47,7 +47,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class OpenMPLibrary:
-    """A library that computes with OpenMP, or an OpenBLAS with threads of its own.
+    """A library that computes with OpenMP, or an OpenBLAS or BLIS.
 
     From :func:`tf_malleable.openmp_libraries`.
 

@@ -44,8 +44,8 @@ def set_limit(threads: int) -> None:
 def openmp_libraries() -> list[OpenMPLibrary]:
     """Return the libraries that have called OpenMP in this process, by their first call.
 
-    After these, each OpenBLAS that has threads of its own, as in NumPy's wheels. The list is empty
-    in a process that was not started with `tfm run`.
+    After these, each OpenBLAS that has threads of its own, as in NumPy's wheels, and each BLIS.
+    The list is empty in a process that was not started with `tfm run`.
     """
     hook = _hook()
     if hook is None:

@@ -103,6 +103,14 @@ def test_classes_are_those_of_the_page_what_works_with_what(paths, expected):
     assert found(HOOK, *paths) == expected
 
 
+def test_blis_follows_up_to_the_number_that_is_set():
+    blis = "/usr/lib/x86_64-linux-gnu/blis-pthread/libblis.so.4"
+    assert found(HOOK, PYTHON, blis) == {"BLIS": CONFINED}
+    said = {"OMP_NUM_THREADS": "4", "BLIS_NUM_THREADS": "3"}
+    assert found(HOOK, PYTHON, blis, **said) == {"BLIS": ("at op boundaries", HOST_CPUS, 3)}
+    assert found(HOOK, "/usr/bin/simulate", blis, **said) == {"BLIS": CONFINED}
+
+
 @pytest.mark.parametrize("path", [TORCH, TORCHS_GOMP, BLAS, KMEANS, TENSORFLOW])
 def test_without_the_hook_and_the_overlay_nothing_follows(path):
     assert {*found(PYTHON, path).values()} == {CONFINED}

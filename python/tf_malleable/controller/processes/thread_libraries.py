@@ -51,6 +51,7 @@ _LLVM: Final = _Row("LLVM's OpenMP", (b"/libomp.", b"/libomp-", b"/libiomp5."), 
 _OPENBLAS: Final = _Row(
     "OpenBLAS", (b"/libopenblas", b"/libscipy_openblas", b"/openblas-"), "at op boundaries"
 )
+_BLIS: Final = _Row("BLIS", (b"/libblis",), "at op boundaries")
 _PYTHON: Final = re.compile(rb"/(?:lib)?python(?:[23][^/\n]*)?\n")
 _LOADER: Final = _Row("the dynamic loader", (b"/ld-", b"/ld64."))
 # Whatever is loaded with them. `libjax_common` is that of jaxlib since 0.7.
@@ -59,7 +60,6 @@ _UNREACHED: Final = (
     _Row("onnxruntime", (b"/libonnxruntime.so", b"/onnxruntime_pybind11_state.")),
     _Row("numba without OpenMP", (b"/numba/np/ufunc/workqueue.", b"/numba/np/ufunc/tbbpool.")),
     _Row("oneTBB", (b"/libtbb.so",)),
-    _Row("BLIS", (b"/libblis.so",)),
     _Row("Polars (Rust)", (b"/_polars_runtime.", b"/polars.abi3.so")),
     _Row("tokenizers (Rust)", (b"/tokenizers.abi3.so",)),
 )
@@ -69,7 +69,7 @@ _FRAMEWORKS: Final = ("TensorFlow", "PyTorch", "JAX", "onnxruntime")
 
 _VARIABLES: Final = frozenset((
     b"TF_MALLEABLE_MAX_THREADS", b"OMP_NUM_THREADS", b"OPENBLAS_NUM_THREADS", b"GOTO_NUM_THREADS",
-    b"OMP_PROC_BIND", b"OMP_PLACES", b"GOMP_CPU_AFFINITY", b"KMP_AFFINITY",
+    b"BLIS_NUM_THREADS", b"OMP_PROC_BIND", b"OMP_PLACES", b"GOMP_CPU_AFFINITY", b"KMP_AFFINITY",
 ))  # fmt: skip
 _KMP_PLACES: Final = re.compile(rb"compact|scatter|balanced|explicit|logical|physical", re.I)
 
@@ -128,9 +128,14 @@ def _loaded(
     # What else uses OpenMP cannot be told apart from what has it from another library.
     for row in teams or [row for row in (_LIBGOMP, _LLVM) if row.is_in(maps)]:
         yield row, is_hooked, bound
+    has_operations = is_hooked and _PYTHON.search(maps) is not None
     if _OPENBLAS.is_in(maps):
         own = _count(said, b"OPENBLAS_NUM_THREADS") or _count(said, b"GOTO_NUM_THREADS")
-        yield _OPENBLAS, is_hooked and _PYTHON.search(maps) is not None, own or bound
+        yield _OPENBLAS, has_operations, own or bound
+    if _BLIS.is_in(maps):
+        own = _count(said, b"BLIS_NUM_THREADS") or bound
+        # Without a number it computes in the calling thread.
+        yield _BLIS, has_operations and own is not None, own
     for row in _UNREACHED:
         if row.is_in(maps):
             yield row, False, None
