@@ -194,9 +194,7 @@ bool FindFunctions(const Symbols& symbols, Blas* made) {
       symbols.Find("bli_thread_get_num_threads"));
   made->set_blis = reinterpret_cast<void (*)(Dimension)>(
       symbols.Find("bli_thread_set_num_threads"));
-  // A BLIS for which nobody has set a number computes in the calling thread.
-  return made->get_blis != nullptr && made->set_blis != nullptr &&
-         Get(*made) > 0;
+  return made->get_blis != nullptr && made->set_blis != nullptr;
 }
 
 void Add(const struct dl_phdr_info& info) {
@@ -232,6 +230,11 @@ int Look(struct dl_phdr_info* info, size_t, void* data) {
 
 void Follow(Blas* blas, int limit) {
   const int current = Get(*blas);
+  if (current <= 0) {
+    // A BLIS for which nobody has set a number computes in the calling thread.
+    blas->told = current;
+    return;
+  }
   if (current != blas->told) {
     // The program has set it.
     if (blas->told_before == current) {

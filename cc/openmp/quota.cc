@@ -22,9 +22,7 @@ constexpr int kNoQuota = 0;
 constexpr char kV1[] = "/cpu.cfs_quota_us";
 constexpr char kV1Period[] = "/cpu.cfs_period_us";
 
-enum : int { kUnread, kReading, kRead };
-std::atomic<int> state{kUnread};
-// Written once, before `state` is kRead; empty if there are no files.
+// Empty if there are none, or before this library's constructor.
 char files[8192];
 
 std::atomic<long> fresh_until{0};
@@ -36,15 +34,10 @@ long Nanoseconds() {
   return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
-// Whether `files` can be used. The environment may change later.
-bool IsRead() {
-  int seen = state.load(std::memory_order_acquire);
-  if (seen != kUnread) return seen == kRead;
-  if (!state.compare_exchange_strong(seen, kReading)) return false;
+// The environment may change later, also while another thread reads it.
+__attribute__((constructor)) void NoteFiles() {
   const char* text = getenv("TF_MALLEABLE_QUOTAS");
   if (text != nullptr && strlen(text) < sizeof files) strcpy(files, text);
-  state.store(kRead, std::memory_order_release);
-  return true;
 }
 
 // Reads the beginning of a file into `text`; returns whether there is any. It
@@ -101,7 +94,7 @@ int ReadSmallest() {
 }  // namespace
 
 int QuotaCpus(int none) {
-  if (!IsRead() || *files == '\0') return none;
+  if (*files == '\0') return none;
   const long now = Nanoseconds();
   long until = fresh_until.load(std::memory_order_relaxed);
   if (now >= until && fresh_until.compare_exchange_strong(

@@ -253,3 +253,7 @@ def test_what_a_program_tells_blis_is_an_upper_bound(blis):
 def test_without_a_number_blis_computes_in_one_thread_as_in_stock(blis):
     with with_blis(blis) as program:
         assert program.answers("") == [-1, -1, -1]
+        program.answer("set 8")
+        for count in (2, 1, 2):
+            program.confine(count)
+            wait_for(lambda n=count: program.answer() == n)
