@@ -2,8 +2,10 @@
 
 #include "cc/openmp/blas.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include <initializer_list>
 
 #include "cc/openmp/limit.h"
+#include "cc/openmp/openmp.h"
 
 namespace tf_malleable {
 namespace openmp {
@@ -253,6 +256,59 @@ void Follow(Blas* blas, int limit) {
   blas->told = wanted == current ? current : Get(*blas);
 }
 
+// Holds `busy`, if it gets it.
+class Hold {
+ public:
+  // Waits for another thread only if asked to.
+  explicit Hold(bool waits) {
+    const int self = getpid();
+    for (int attempt = 0; !held_ && attempt <= (waits ? kAttempts : 0);
+         ++attempt) {
+      int holder = busy.load(std::memory_order_relaxed);
+      held_ = holder != self && busy.compare_exchange_strong(
+                                    holder, self, std::memory_order_acquire);
+      if (!held_ && waits) sched_yield();
+    }
+  }
+  ~Hold() {
+    if (held_) busy.store(kNobody, std::memory_order_release);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  explicit operator bool() const { return held_; }
+
+ private:
+  // A thread holds it for microseconds, but may lose its CPU.
+  static constexpr int kAttempts = 1000;
+
+  bool held_ = false;
+};
+
+// The caller holds `busy`.
+void Scan(long now) {
+  unsigned long long adds = 0;
+  dl_iterate_phdr(Look, &adds);
+  loaded = adds;
+  scanned_until = now + kScanNanoseconds;
+}
+
+// Returns the library with a handle of dlopen(); null if it does not follow.
+// The caller holds `busy`.
+Blas* Known(void* handle) {
+  struct link_map* map = nullptr;
+  if (handle == nullptr || IsPlaced() ||
+      dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) {
+    return nullptr;
+  }
+  Scan(Nanoseconds());
+  const int known = count.load(std::memory_order_relaxed);
+  for (int i = 0; i < known; ++i) {
+    if (found[i].base == map->l_addr) return &found[i];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void FollowInBlas() {
@@ -260,30 +316,38 @@ void FollowInBlas() {
   if (now < followed_until.load(std::memory_order_relaxed) || IsPlaced()) {
     return;
   }
-  const int self = getpid();
-  int holder = busy.load(std::memory_order_relaxed);
-  if (holder == self ||
-      !busy.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
-    return;
-  }
+  const Hold hold(false);
+  if (!hold) return;
   followed_until.store(now + kFreshNanoseconds, std::memory_order_relaxed);
-  if (now >= scanned_until) {
-    unsigned long long adds = 0;
-    dl_iterate_phdr(Look, &adds);
-    loaded = adds;
-    scanned_until = now + kScanNanoseconds;
-  }
+  if (now >= scanned_until) Scan(now);
   const int known = count.load(std::memory_order_relaxed);
   if (known > 0) {
     const int limit = Limit();
     for (int i = 0; i < known; ++i) Follow(&found[i], limit);
   }
-  busy.store(kNobody, std::memory_order_release);
 }
 
 const char* BlasPath(int index) {
   return index < count.load(std::memory_order_acquire) ? found[index].path
                                                        : nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) int tfm_blas_bound(
+    void* handle) {
+  const Hold hold(true);
+  const Blas* blas = hold ? Known(handle) : nullptr;
+  return blas == nullptr ? -1 : blas->bound;
+}
+
+extern "C" __attribute__((visibility("default"))) void tfm_blas_set_bound(
+    void* handle, int threads, int bound) {
+  const Hold hold(true);
+  Blas* blas = hold ? Known(handle) : nullptr;
+  if (blas == nullptr || threads < 1) return;
+  blas->bound = bound;
+  blas->told = Get(*blas);
+  blas->told_before = 0;
+  Follow(blas, Limit());
 }
 
 }  // namespace openmp

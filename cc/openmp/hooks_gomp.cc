@@ -7,15 +7,25 @@
 
 #include "cc/openmp/hook.h"
 #include "cc/openmp/limit.h"
+#include "cc/openmp/openmp.h"
 
 namespace tf_malleable {
 namespace openmp {
 
 thread_local ThreadState thread_state;
 
+namespace {
+
+// Whether the threads of a runtime are left to the kernel.
+bool AreFree(const Runtime& runtime) {
+  return !IsPlaced() && (runtime.is_libgomp || !IsPlacedByKmp());
+}
+
+}  // namespace
+
 bool CanFollow(const Caller& caller) {
   return caller.runtime != nullptr && caller.how != Class::kConfined &&
-         !IsPlaced() && (caller.runtime->is_libgomp || !IsPlacedByKmp());
+         AreFree(*caller.runtime);
 }
 
 namespace {
@@ -342,6 +352,20 @@ TFM_OPENMP_HOOK(int, _ZN2at15get_num_threadsEv, ()) {
   Adopt(caller.runtime);
   const int own = thread_state.latches[caller.runtime->index].bound();
   return own > 0 ? own : BoundOf(*caller.runtime);
+}
+
+extern "C" __attribute__((visibility("default"))) int tfm_openmp_bound(
+    void* handle) {
+  const Runtime* runtime = FindRuntime(handle);
+  if (runtime == nullptr || !AreFree(*runtime)) return -1;
+  return thread_state.latches[runtime->index].bound();
+}
+
+extern "C" __attribute__((visibility("default"))) void tfm_openmp_set_bound(
+    void* handle, int threads, int bound) {
+  const Runtime* runtime = FindRuntime(handle);
+  if (runtime == nullptr || !AreFree(*runtime) || threads < 1) return;
+  thread_state.latches[runtime->index].SetDirectly(threads, bound);
 }
 
 }  // namespace openmp

@@ -50,6 +50,14 @@ class Latch {
   // The program sets the number itself: an upper bound from now on.
   void SetByProgram(int threads) { bound_ = number_ = threads; }
 
+  // The program has told the runtime a number itself, as SetByOthers() finds
+  // out if nobody says so. With bound 0 there is none from now on.
+  void SetDirectly(int threads, int bound) {
+    number_ = threads;
+    bound_ = bound;
+    told_ = 0;
+  }
+
   // A library sets the number for itself: no bound.
   void SetByLibrary(int threads) { number_ = threads; }
 

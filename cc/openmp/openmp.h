@@ -27,6 +27,22 @@ int tfm_openmp_capacity(void);
  * returns the number of bytes, without what does not fit. */
 size_t tfm_openmp_callers(char* text, size_t size);
 
+/* For what calls an OpenMP runtime directly, as threadpoolctl does. `handle` is
+ * the runtime's, from dlopen().
+ *
+ * Returns the upper bound of the calling thread's teams; 0 if there is none, -1
+ * if they do not follow. */
+int tfm_openmp_bound(void* handle);
+
+/* The program has set the runtime's number to `threads`, and `bound` is the
+ * upper bound from now on: the same, or if it has restored the number, what it
+ * was when that was told. */
+void tfm_openmp_set_bound(void* handle, int threads, int bound);
+
+/* The same for an OpenBLAS or BLIS, whose number is that of the process. */
+int tfm_blas_bound(void* handle);
+void tfm_blas_set_bound(void* handle, int threads, int bound);
+
 #ifdef __cplusplus
 }
 #endif

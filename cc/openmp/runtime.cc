@@ -83,6 +83,7 @@ void Assign(Function** function, void* handle, const char* name) {
   *function = reinterpret_cast<Function*>(FunctionOf(handle, name));
 }
 
+// As FindRuntime(); null for the program itself.
 Runtime* RuntimeOf(void* handle) {
   void* parallel = FunctionOf(handle, "GOMP_parallel");
   if (parallel == nullptr) return nullptr;
@@ -160,6 +161,10 @@ Class ClassOf(const char* path) {
     if (strstr(path, row.part) != nullptr) return row.how;
   }
   return Class::kAtOperations;
+}
+
+Runtime* FindRuntime(void* handle) {
+  return handle == nullptr ? nullptr : RuntimeOf(handle);
 }
 
 unsigned Forks() { return forks.load(std::memory_order_relaxed); }

@@ -41,6 +41,10 @@ struct Runtime {
 };
 constexpr int kMostRuntimes = 16;
 
+// Returns the runtime with this handle of dlopen(); null if it is none, or
+// there are too many.
+Runtime* FindRuntime(void* handle);
+
 // How many forks lie between this process and the first one with a runtime.
 unsigned Forks();
 

@@ -55,7 +55,27 @@ TEST_F(OpenmpLatchTest, WhatALibrarySetsForItselfIsNone) {
   EXPECT_EQ(Adopt(4), 4);
 }
 
-// threadpoolctl calls the runtime itself: it asks, sets, and restores.
+TEST_F(OpenmpLatchTest, WhatIsSaidToBeSetDirectlyIsABoundUntilItIsRestored) {
+  current_ = 1;
+  latch_.SetDirectly(1, 1);
+  EXPECT_EQ(Adopt(4), 1) << "also before the thread has asked";
+  ++operation_;
+  EXPECT_EQ(Adopt(8), 1);
+  current_ = 2;
+  latch_.SetDirectly(2, 0);
+  EXPECT_EQ(Adopt(8), 2) << "in the operation that it was restored in";
+  ++operation_;
+  EXPECT_EQ(Adopt(8), 8);
+  // The number of the moment.
+  latch_.SetDirectly(8, 8);
+  ++operation_;
+  EXPECT_EQ(Adopt(1), 1);
+  ++operation_;
+  EXPECT_EQ(Adopt(16), 8);
+}
+
+// A program calls the runtime itself, and nobody says so: it asks, sets, and
+// restores.
 TEST_F(OpenmpLatchTest, WhatOthersSetIsABoundUntilTheyRestoreWhatTheyWereTold) {
   const int told = Adopt(6);
   current_ = 2;

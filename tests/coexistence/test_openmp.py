@@ -115,6 +115,60 @@ def test_torch_follows_a_controllers_grants_and_grows_beyond_its_start(tmp_path)
         process.wait(ENDS)
 
 
+# Prints the size of the next team after each step; the words of the environment are done first.
+LIMITS = """
+import ctypes, json, os
+import joblib
+joblib.cpu_count = lambda only_physical_cores=False: 4  # Else never more than this machine has.
+import sklearn.utils._openmp_helpers as helpers
+from threadpoolctl import threadpool_limits
+
+hook, told = ctypes.CDLL(None), []
+
+def team():
+    hook.getpid()  # Gives up the GIL: another operation.
+    told.append(helpers._openmp_effective_n_threads())
+
+def limit(threads):
+    hook.tfm_openmp_set_limit(threads)
+
+exec(os.environ["STEPS"])
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ("threadpool_limits(1); team(); limit(2); team(); limit(4); team()", [1, 1, 1]),
+        (
+            "limit(2); team()\n"
+            "with threadpool_limits(2):\n team(); limit(4); team()\n"
+            "team(); limit(3); team(); limit(4); team()",
+            [2, 2, 2, 4, 3, 4],
+        ),
+        (
+            "limit(1); team()\n"
+            "with threadpool_limits(3):\n team(); limit(4); team()\n"
+            " with threadpool_limits(1): team()\n"
+            " team()\n"
+            "team()",
+            [1, 1, 3, 1, 3, 4],
+        ),
+    ],
+)
+def test_what_threadpoolctl_sets_is_an_upper_bound_until_it_restores_it(steps, expected):
+    done = subprocess.run(
+        [TFM, "run", "--", sys.executable, "-c", LIMITS],
+        env={**os.environ, "TF_MALLEABLE_MAX_THREADS": "4", "STEPS": steps},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    assert json.loads(done.stdout) == expected
+
+
 def test_tfm_tells_how_libraries_follow_and_torch_its_upper_bound():
     """What torch.compile() has compiled is compiled anew if torch tells another number."""
     script = """

@@ -91,4 +91,6 @@ def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     assert any(
         name.startswith("tf_malleable/runtime/_native") and name.endswith(".so") for name in names
     )
+    # Where no PYTHONPATH leads to the folder preload/.
+    assert {"_tf_malleable_preload.py", "_tf_malleable_threadpoolctl.py"} <= set(names)
     assert any(name.endswith("LICENSE") for name in names)

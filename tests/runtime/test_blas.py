@@ -165,6 +165,32 @@ def test_what_the_program_sets_is_an_upper_bound_until_it_restores_it():
         wait_for(lambda: program.answer() == 2)
 
 
+def test_a_limit_that_equals_the_number_of_the_moment_is_one_too():
+    with numpy() as program:
+        program.confine(1)
+        wait_for(lambda: program.answer() == 1)
+        assert program.answer("limit 1") == 1
+        program.confine(2)
+        assert program.answers("", 20) == [1] * 20
+        program.answer("limit 2")
+        wait_for(lambda: program.answer() == 2)
+        assert program.answer("restore") == 1
+        assert program.answers("", 20) == [1] * 20
+        program.answer("restore")
+        wait_for(lambda: program.answer() == 2)
+
+
+def test_what_was_told_while_fewer_were_allowed_is_no_limit_when_it_is_restored():
+    with numpy() as program:
+        program.confine(1)
+        wait_for(lambda: program.answer() == 1)
+        program.answer("limit 2")
+        program.confine(2)
+        wait_for(lambda: program.answer() == 2)
+        program.answer("restore")
+        wait_for(lambda: program.answer() == 2)
+
+
 @pytest.mark.parametrize("variable", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
 def test_a_number_of_the_environment_is_an_upper_bound(variable):
     with numpy(**{variable: "1"}) as program:

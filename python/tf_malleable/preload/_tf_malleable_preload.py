@@ -24,6 +24,8 @@ _OTHERS = {
 # PyTorch imports it once its C++ is loaded: ours must not choose the libstdc++ for that. In
 # programs of a job, the steps are counted from then on.
 _STEPS = "torch.optim.optimizer"
+# Whether the OpenMP hook was loaded before this Python.
+_HAS_HOOK = "libtf_malleable_openmp" in os.environ.get("LD_PRELOAD", "")
 # TensorFlow Lite's converter and Keras's callbacks import JAX wherever it is installed.
 _PROBING = ("tensorflow.", "keras.src.callbacks.")
 
@@ -41,8 +43,7 @@ def _say_what_threads_cannot_do(library):
     """Say that a library's threads are its own, if they are not confined to what was asked for."""
     threads = os.environ.get("TF_MALLEABLE_THREADS", "")
     by_controller = os.environ.get("TF_MALLEABLE_JOIN")
-    is_hooked = "libtf_malleable_openmp" in os.environ.get("LD_PRELOAD", "")
-    if is_hooked and library == "PyTorch":
+    if _HAS_HOOK and library == "PyTorch":
         return
     if by_controller or not threads.isdigit() or not hasattr(os, "sched_getaffinity"):
         return
@@ -75,8 +76,34 @@ def _is_look_up(caller):
     return asker is not None and asker.f_globals.get("__name__") == "importlib.util"
 
 
+def _threadpoolctl(path):
+    """Return the spec of threadpoolctl, which then tells the OpenMP hook what it sets."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec("threadpoolctl", path)
+    if spec is not None and spec.loader is not None:
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            try:
+                import _tf_malleable_threadpoolctl
+
+                _tf_malleable_threadpoolctl.install(module)
+            except Exception as error:
+                sys.stderr.write(
+                    "tfm run: what threadpoolctl sets is not known: {0}\n".format(error)
+                )
+
+        spec.loader.exec_module = exec_module
+    return spec
+
+
 class _BeforeTensorFlow(object):
-    """An import hook that finds no module, but notices 'import tensorflow' and 'import torch'."""
+    """An import hook that notices 'import tensorflow' and 'import torch', and finds no module.
+
+    But for threadpoolctl, which is told to the OpenMP hook.
+    """
 
     def __init__(self):
         self.is_done = False
@@ -92,6 +119,10 @@ class _BeforeTensorFlow(object):
                 raise SystemExit(problem)
             if problem:
                 sys.stderr.write(problem + "\n")
+        elif name == "threadpoolctl" and "libtf_malleable_openmp" in os.environ.get(
+            "LD_PRELOAD", ""
+        ):
+            return _threadpoolctl(path)
         elif name in _OTHERS and not _is_probe():
             _say_what_threads_cannot_do(_OTHERS.pop(name))
         elif name == _STEPS and "TF_MALLEABLE_JOIN" in os.environ and not _is_probe():
