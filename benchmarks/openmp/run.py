@@ -25,7 +25,7 @@ from benchmarks.openmp.names import WORKLOADS
 _PROGRAM: Final = str(Path(__file__).with_name("program.py"))
 _HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
 _STARTS: Final = 20
-_FEWEST_STEPS: Final = 9
+_FEWEST_STEPS: Final = 3
 # Else a process gives its memory back after each step, or not, by the luck of its layout: PyTorch's
 # convolution then takes up to 1.4 times as long, in all ways.
 _KEEPS_MEMORY: Final = {
@@ -159,7 +159,9 @@ def run_enlarging(only: Sequence[str], rounds: int, seconds: float, out: Path) -
     results: dict[str, dict[str, float]] = {}
     for workload in only or WORKLOADS:
         program = _Program(workload, 1, _hooked(2))
-        count = max(_FEWEST_STEPS, round(seconds * program.compute(seconds)["per_second"]))
+        # In thirds.
+        third = round(seconds * program.compute(seconds)["per_second"] / 3)
+        count = 3 * max(_FEWEST_STEPS, third)
         found = measure_enlarging(functools.partial(program.enlarge, count), rounds)
         program.end()
         gain = found.at_one / found.at_two

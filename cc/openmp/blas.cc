@@ -327,6 +327,8 @@ void FollowInBlas() {
   }
 }
 
+void FollowInBlasSoon() { followed_until.store(0, std::memory_order_relaxed); }
+
 const char* BlasPath(int index) {
   return index < count.load(std::memory_order_acquire) ? found[index].path
                                                        : nullptr;

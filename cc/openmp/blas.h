@@ -18,6 +18,9 @@ namespace openmp {
 // operation begins; has an effect at most every kFreshNanoseconds.
 void FollowInBlas();
 
+// Has the next operation follow, however soon it begins.
+void FollowInBlasSoon();
+
 constexpr int kMostBlas = 8;
 
 // Path of a library that follows; null beyond the last.

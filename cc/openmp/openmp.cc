@@ -36,6 +36,7 @@ extern "C" {
 
 TFM_EXPORT void tfm_openmp_set_limit(int threads) {
   tf_malleable::openmp::SetWord(threads);
+  tf_malleable::openmp::FollowInBlasSoon();
 }
 
 TFM_EXPORT int tfm_openmp_limit(void) { return tf_malleable::openmp::Limit(); }
