@@ -34,7 +34,8 @@ _TOKENS: Final = 600
 _READY_SECONDS: Final = 60.0
 # After a change the period of the quota has to end first; see cgroups.PERIOD.
 _SETTLED_SECONDS: Final = 0.25
-_POINT_SECONDS: Final = 0.1
+# Tokens of which one point of the picture is the speed.
+_WINDOW: Final = 20
 _TARGET: Final = Target(0.97, at_least=True)
 
 
@@ -216,17 +217,26 @@ def _rows(found: Sequence[Generation], ways: Sequence[Way]) -> list[Row]:
 
 
 def _draw(found: Sequence[Generation], ways: Sequence[Way], path: Path) -> None:
-    """Draw the tokens a second over time, of the first round of each way."""
+    """Draw the speed over the generated tokens: the median of the rounds of each way."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
     for number, way in enumerate(ways):
-        made = next(each for each in found if each.way == way.name)
-        counts, edges = np.histogram(made.at, np.arange(0, made.at[-1], _POINT_SECONDS))
-        axes.plot(edges[1:], counts / _POINT_SECONDS, color=style.COLOURS[number], label=way.name)
-        for change in made.changes:
-            axes.axvline(change, color=style.COLOURS[number], linewidth=0.5, linestyle=":")
+        at = np.array([each.at for each in found if each.way == way.name])
+        seconds = np.median(at[:, _WINDOW:] - at[:, :-_WINDOW], axis=0)
+        ends = np.arange(_WINDOW, at.shape[1])
+        axes.plot(ends, _WINDOW / seconds, color=style.COLOURS[number], label=way.name)
+    part = _TOKENS / len(_QUOTAS)
+    for number, quota in enumerate(_QUOTAS):
+        axes.annotate(
+            f"quota of {quota:g} CPUs",
+            ((number + 0.5) / len(_QUOTAS), 0.95),
+            xycoords="axes fraction",
+            ha="center",
+        )
+        axes.axvline((number + 1) * part, color="black", linewidth=0.5, linestyle=":")
     style.frame(axes, "y")
-    axes.set_xlabel("seconds")
+    axes.set_xlim(0, _TOKENS)
+    axes.set_xlabel("tokens")
     axes.set_ylabel("tokens a second")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center right")
     style.write(figure, path)
