@@ -2,11 +2,12 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Run a library's own tests as they are and while its thread limit changes; compare the failures.
 
-    tools/library_suites.py --capacity 4 -- -n 2 --pyargs sklearn.cluster sklearn.neighbors
+    OMP_WAIT_POLICY=passive tools/library_suites.py --scikit-learn -- -n 2 --pyargs sklearn.cluster
 
 What follows -- goes to pytest. The second run is a program of `tfm run`, whose limit changes at
 random after 0 to 20 ms each. Exits with 1 if a test fails there that passes as it is. This file is
-also the pytest plugin that changes the limit.
+also the pytest plugin that changes the limit. (Threads that spin while they wait for others make
+suites take ten times as long if there are more of them than CPUs.)
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ import pytest
 
 # Tells the plugin to change limits, and where to write how many changes there were.
 CHANGES = "TFM_LIBRARY_SUITES_CHANGES"
+# Number of CPUs that scikit-learn is to believe in.
+CPUS = "TFM_LIBRARY_SUITES_CPUS"
 LONGEST_PAUSE = 0.02
 
 
@@ -56,8 +59,19 @@ class LimitChanges:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to change limits."""
+    if CPUS in os.environ:
+        free_scikit_learn(int(os.environ[CPUS]))
     if CHANGES in os.environ:
         config.pluginmanager.register(LimitChanges())
+
+
+def free_scikit_learn(cpus: int) -> None:
+    """Keep its set-up from limiting each process of xdist to its share of the CPUs."""
+    import joblib
+    import threadpoolctl
+
+    joblib.cpu_count = lambda only_physical_cores=False: cpus
+    threadpoolctl.threadpool_limits = lambda *_, **__: None
 
 
 def outcomes(command: list[str], junit: Path, env: dict[str, str]) -> dict[str, str]:
@@ -83,6 +97,9 @@ def main() -> int:
     parser.add_argument(
         "--capacity", type=int, default=4, help="most threads of the second run [default: 4]"
     )
+    parser.add_argument(
+        "--scikit-learn", action="store_true", help="let its tests use all these threads"
+    )
     parser.add_argument("pytest", nargs="+", help="what pytest is told")
     said = parser.parse_args()
     tools = str(Path(__file__).resolve().parent)
@@ -93,6 +110,8 @@ def main() -> int:
         changes = Path(folder, "changes")
         changes.mkdir()
         env = {**os.environ, "PYTHONPATH": paths}
+        if said.scikit_learn:
+            env[CPUS] = str(said.capacity)
         stock = outcomes(words, Path(folder, "stock.xml"), env)
         tfm = [sys.executable, "-m", "tf_malleable_cli", "run", "--"]
         changing = outcomes(
