@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tf_malleable.linux.cgroups import cgroup, effective_cpus
 from tf_malleable.linux.cgroups.container import in_container
 from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.cgroups.quota_files import quota_files
 
 MOUNTS_V2 = "30 23 0:26 / {point} rw,nosuid - cgroup2 cgroup2 rw\n"
 MOUNTS_V1 = (
@@ -106,6 +107,35 @@ def test_another_cgroup_is_followed(tree):
 def test_what_is_seen_of_a_cgroup_depends_on_the_mount(root, path, names):
     mount = cgroup.Mount(root, Path("/sys/fs/cgroup"), frozenset(), True)
     assert cgroup.folders(mount, path) == tuple(mount.point / name for name in names)
+
+
+V2_LINE = "30 23 0:26 {root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "mounts"),
+    [
+        ("0::/a/b\n", V2_LINE.format(root="/")),
+        ("0::/\n", V2_LINE.format(root="/")),
+        ("0::/docker/abc/x\n", V2_LINE.format(root="/docker/abc")),
+        ("0::/docker/abcdef\n", V2_LINE.format(root="/docker/abc")),
+        ("0::/../other\n", V2_LINE.format(root="/..")),
+        ("0::/../elsewhere\n", V2_LINE.format(root="/")),
+        ("0::/a\\134b:c\n", V2_LINE.format(root="/")),
+        ("4:cpuset:/a\n3:cpu,cpuacct:/docker/abc/x\n", MOUNTS_V1.format(point="/cgroup\\040s")),
+        ("3:cpu,cpuacct:/docker/abc/x\n0::/y\n", MOUNTS_V1 + V2_LINE.format(root="/")),
+        ("3:memory:/x\n", MOUNTS_V1),
+        ("0::/x\n", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"),
+        ("", ""),
+    ],
+)
+def test_the_files_of_quotas_are_those_that_limits_follow(tmp_path, cgroups, mounts):
+    (tmp_path / "cgroup").write_text(cgroups)
+    (tmp_path / "mountinfo").write_text(mounts)
+    sources = cgroup.sources(cgroup.parse_mounts(mounts), cgroup.parse_memberships(cgroups))
+    expected = [str(each.paths[0]) for each in sources if not each.shows_in_affinity]
+    assert quota_files(str(tmp_path)) == expected
+    assert quota_files(str(tmp_path / "none")) == []
 
 
 def test_a_path_outside_of_the_mount_is_the_mount(tree):

@@ -136,10 +136,10 @@ def _preload_openmp_hook() -> None:
     os.environ["LD_PRELOAD"] = ":".join(dict.fromkeys((*loaded, _OPENMP_HOOK)))
     os.environ.pop(environment.QUOTAS, None)
     if environment.follow_cgroup():
-        from tf_malleable.linux.cgroups.effective_cpus import quota_files
+        from tf_malleable.linux.cgroups.quota_files import quota_files
 
         # The kernel allows no newline in the name of a cgroup.
-        os.environ[environment.QUOTAS] = "\n".join(map(str, quota_files()))
+        os.environ[environment.QUOTAS] = "\n".join(quota_files())
     # A program of AddressSanitizer ends if any library comes before it, and not only one that
     # brings functions of its own for memory. What the user says comes last, and holds.
     options = filter(None, ("verify_asan_link_order=0", os.environ.get("ASAN_OPTIONS")))

@@ -24,25 +24,6 @@ _LONGEST_REASON: Final = 200
 _RARE_SECONDS: Final = 10.0
 
 
-def quota_files(own: Path = _OWN) -> tuple[Path, ...]:
-    """Return the files of the CPU quotas of this process's cgroup and its visible parents.
-
-    A file of a cgroup whose controller is not enabled does not exist yet. In v1, the file of the
-    period is beside that of the quota.
-
-    Args:
-        own: Folder with this process's "cgroup" and "mountinfo".
-    """
-    try:
-        mounts = parse_mounts(os.fsdecode((own / "mountinfo").read_bytes()))
-        memberships = parse_memberships(os.fsdecode((own / "cgroup").read_bytes()))
-    except (OSError, ValueError):
-        return ()
-    return tuple(
-        each.paths[0] for each in sources(mounts, memberships) if not each.shows_in_affinity
-    )
-
-
 class Warnings:
     """Warns about each ignored file once."""
 
