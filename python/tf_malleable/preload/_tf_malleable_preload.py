@@ -100,9 +100,9 @@ def _threadpoolctl(path):
 
 
 class _BeforeTensorFlow(object):
-    """An import hook that notices 'import tensorflow' and 'import torch', and finds no module.
+    """An import hook that notices 'import tensorflow' and 'import torch'.
 
-    But for threadpoolctl, which is told to the OpenMP hook.
+    It finds no module, but threadpoolctl, which then tells the OpenMP hook what it sets.
     """
 
     def __init__(self):
@@ -119,9 +119,7 @@ class _BeforeTensorFlow(object):
                 raise SystemExit(problem)
             if problem:
                 sys.stderr.write(problem + "\n")
-        elif name == "threadpoolctl" and "libtf_malleable_openmp" in os.environ.get(
-            "LD_PRELOAD", ""
-        ):
+        elif name == "threadpoolctl" and _HAS_HOOK:
             return _threadpoolctl(path)
         elif name in _OTHERS and not _is_probe():
             _say_what_threads_cannot_do(_OTHERS.pop(name))

@@ -35,7 +35,8 @@ def install(threadpoolctl):
         bound.argtypes = (ctypes.c_void_p,)
         set_bound.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         for name in names:
-            _wrap(getattr(threadpoolctl, name), bound, set_bound)
+            if hasattr(threadpoolctl, name):  # An old one lacks some.
+                _wrap(getattr(threadpoolctl, name), bound, set_bound)
 
 
 def _wrap(controller, bound, set_bound):
