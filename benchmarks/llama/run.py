@@ -44,7 +44,7 @@ class Way:
     """A way to start the server.
 
     Attributes:
-        threads: Number of its threads, as it would take by itself on a host with as many cores.
+        threads: Number of its threads.
         is_followed: Whether it is a program of `tfm run`.
     """
 

@@ -70,8 +70,8 @@ class Latch {
  private:
   static int Min(int a, int b) { return a < b ? a : b; }
 
-  // Somebody has called the runtime directly, as threadpoolctl does, which sets
-  // the number that it was told when it is done.
+  // Somebody has called the runtime directly and has not said so. When they are
+  // done they set the number that they were told.
   void SetByOthers(int current) {
     if (told_ == current) {
       bound_ = told_bound_;

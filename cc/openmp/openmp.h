@@ -23,8 +23,8 @@ int tfm_openmp_limit(void);
 int tfm_openmp_capacity(void);
 
 /* Writes a line "CLASS PATH" for each library that has called OpenMP so far,
- * and for each OpenBLAS, with CLASS one of free, shrink, operations, confined;
- * returns the number of bytes, without what does not fit. */
+ * and for each OpenBLAS or BLIS, with CLASS one of free, shrink, operations,
+ * confined; returns the number of bytes, without what does not fit. */
 size_t tfm_openmp_callers(char* text, size_t size);
 
 /* For what calls an OpenMP runtime directly, as threadpoolctl does. `handle` is
