@@ -182,6 +182,60 @@ def test_cores_that_slow_it_down_stay_idle_under_srpt_too():
     assert counts("srpt", 8, job("a", rates=slower)) == {"a": 2}
 
 
+def test_a_job_alone_tries_half_of_its_cores_if_it_has_only_been_measured_with_all():
+    cores = set(range(8))
+    alone = running("a", cores, rates=(Rate(8, 10.0),), steps_done=50.0, steps_total=10_050.0)
+    decide = create("srpt").decide  # type: ignore[attr-defined]
+    begun = decide([alone], 8, NOW)
+    assert (begun.cores, begun.review_at) == ({"a": 4}, pytest.approx(NOW + 2 * (3.0 + 4 / 10.0)))
+    trying = running(
+        "a", {0, 1, 2, 3}, rates=alone.rates, steps_done=60.0, steps_total=10_050.0, resized=NOW - 2
+    )
+    assert decide([trying], 8, NOW).cores == {"a": 4}
+    # As fast as with all, or faster: the rest stays idle.
+    for speed in (10.0, 12.0):
+        measured = replace(trying, rates=(Rate(4, speed), *alone.rates))
+        assert decide([measured], 8, NOW).cores["a"] <= 4
+    assert decide([replace(trying, rates=(Rate(4, 6.0), *alone.rates))], 8, NOW).cores == {"a": 8}
+
+
+def test_a_trial_in_which_nothing_is_measured_ends_and_is_repeated_ever_more_seldom():
+    about = {"rates": (Rate(2, 10.0),), "steps_done": 50.0}
+    decide = create("srpt").decide  # type: ignore[attr-defined]
+    trying = running("a", {0}, **about, resized=NOW - 7, run_seconds=90.0, shape=Shape(1, 2, 2))
+    assert decide([trying], 2, NOW).cores == {"a": 2}
+    failed = running("a", {0, 1}, **about, resized=NOW, run_seconds=90.0, shape=Shape(1, 2, 2))
+    after = decide([failed], 2, NOW)
+    assert (after.cores, after.review_at) == ({"a": 2}, NOW + 90.0)
+    later = replace(failed, run_seconds=180.0)
+    assert decide([later], 2, NOW + 90.0).cores == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"steps_total": 60.0},  # It lasts a second.
+        {"steps_done": None},
+        {"rates": amdahl(0.1, 1, 2)},
+        {"rates": (Rate(1, 5.0),)},
+        {"shape": Shape(2, 2, 2)},
+        {"rates": (Rate(2, 0.01),), "steps_total": 60.0},  # A trial takes minutes.
+    ],
+)
+def test_a_trial_that_costs_too_much_or_tells_nothing_is_not_made(about):
+    usual = {"rates": (Rate(2, 10.0),), "steps_done": 50.0, "shape": Shape(1, 2, 2)}
+    alone = running("a", {0, 1}, **{**usual, **about})
+    assert counts("srpt", 2, alone) == {"a": 2}
+
+
+def test_nothing_is_tried_while_another_job_is_there():
+    about = {"rates": (Rate(2, 10.0),), "steps_done": 50.0, "steps_total": 1050.0}
+    alone = running("a", {0, 1}, shape=Shape(1, 2, 2), **about)
+    longer = job("b", shape=Shape(2, 2, 2), expected_seconds=10_000.0)
+    assert counts("srpt", 2, alone) == {"a": 1}
+    assert counts("srpt", 2, alone, longer) == {"a": 2}
+
+
 def test_cores_go_to_jobs_that_compute_before_those_that_start_or_end():
     known = amdahl(0.01, 1, 2, 4, 8)
     computing = left("computing", 5000, 0.01)

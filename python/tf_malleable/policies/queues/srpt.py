@@ -32,6 +32,10 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # times as fast as with one. It is derived: above 2/3, two such jobs share two cores; with less, the
 # first would get both, although nothing is known of either.
 _LOSS: Final = 0.7
+# A speed is known after the second in which a job settles, and two reports; a step takes twice as
+# long with half the cores, and two of them may be needed.
+_TRIAL_SECONDS: Final = 3.0
+_TRIAL_STEPS: Final = 4.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,10 @@ class SrptPolicy(CountingPolicy):
     A job whose min does not fit beside shorter ones that leave cores idle goes before them if
     that makes them wait less than it would wait.
 
-    Work-conserving: no core is idle while a running job below max is expected to be
+    A job that has the machine to itself and whose speed is known with one number of cores only gets
+    half of them for some seconds, if that costs less than noise would.
+
+    Work-conserving otherwise: no core is idle while a running job below max is expected to be
     faster with it, or the next in the queue would fit. Starves no job.
 
     Args:
@@ -118,10 +125,13 @@ class SrptPolicy(CountingPolicy):
             if _goes_first(entries[wide], paused, seconds, 1.0 + idle * len(entries)):
                 counts = first
         _share_out(entries, counts, cores)
-        return Decision(
-            _steadied(ranked, counts, self._constants.noise),
-            _review_at(entries, counts, now, assumed.factor),
-        )
+        review_at = _review_at(entries, counts, now, assumed.factor)
+        if len(entries) == 1 and counts:
+            (only,) = entries
+            counts[only.job.id], review_at = _try_fewer(
+                only, counts[only.job.id], now, self._constants.noise
+            )
+        return Decision(_steadied(ranked, counts, self._constants.noise), review_at)
 
 
 def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
@@ -192,6 +202,33 @@ def _share_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) ->
             if (has := counts.get((job := entry.job).id)) is not None
         ]
         counts.update(fill(jobs, [1.0] * len(jobs), cores))
+
+
+def _try_fewer(entry: _Entry, count: int, now: float, noise: float) -> tuple[int, float | None]:
+    """Return how many cores a job gets that has the machine to itself, and when to look again.
+
+    Half of them if nothing tells whether the other half helps: many programs are as fast with fewer
+    cores, or faster. The trial ends when their speed is measured, and without that after twice
+    the time that it should take; the next one then begins after as long as the job has run before.
+    """
+    job = entry.job
+    if len(job.rates) != 1 or job.steps_done is None or job.state != "running":
+        return count, None
+    ((cores, speed),) = job.rates
+    fewer, has, seconds = cores // 2, present(job), _TRIAL_SECONDS + _TRIAL_STEPS / speed
+    if count < cores or fewer < job.shape.min:
+        return count, None
+    if has == fewer and job.resized is not None:
+        ends = job.resized + 2.0 * seconds
+        return (fewer, ends) if now < ends else (count, None)
+    if seconds / 2.0 > noise * entry.left / entry.curve.speedup(cores):
+        return count, None  # More than noise would be lost.
+    if job.resized is not None:
+        # Then the job will have had its cores for half of its run time.
+        begins = job.run_seconds - now + 2.0 * job.resized
+        if now < begins:
+            return count, begins
+    return fewer, now + 2.0 * seconds
 
 
 @dataclass(frozen=True, slots=True)  # A decision reads the fields of a thousand entries.
