@@ -38,11 +38,13 @@ class Configuration:
         name: Name for people.
         slots: Places; a training starts when it has arrived and one of them is free; None: at once.
         policy: Policy of the controller to start for it; None: stock TensorFlow.
+        again: Whether the controller has run all these trainings once before, and so knows them.
     """
 
     name: str
     slots: tuple[Slot, ...] | None = None
     policy: str | None = None
+    again: bool = False
 
 
 Command = Callable[[Training, Slot, Configuration], list[str]]
@@ -63,9 +65,9 @@ STATIC: Final = Configuration(
 BASELINES: Final = (TOGETHER, IN_SEQUENCE, STATIC)
 
 
-def controlled(policy: str) -> Configuration:
+def controlled(policy: str, *, again: bool = False) -> Configuration:
     """Return the configuration in which a controller with this policy decides."""
-    return Configuration(policy, policy=policy)
+    return Configuration(policy + ", again" * again, policy=policy, again=again)
 
 
 def command(training: Training, slot: Slot, configuration: Configuration) -> list[str]:

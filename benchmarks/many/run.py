@@ -41,7 +41,8 @@ class Choice:
         if policies is None:
             policies = (registry.DEFAULT, *workload.policies)
         stock = BASELINES if self.baselines else ()
-        return [*stock, *map(controlled, dict.fromkeys(policies))]
+        known = [controlled(registry.DEFAULT, again=True)] if workload.again else []
+        return [*stock, *map(controlled, dict.fromkeys(policies)), *known]
 
 
 def run(choice: Choice, out: Path) -> None:
@@ -88,5 +89,7 @@ def _run_once(number: int, workload: Workload, configuration: Configuration) -> 
         outcomes = run_trainings(workload.trainings, configuration, None)
     else:
         with controller(configuration.policy) as started:
+            if configuration.again:
+                run_trainings(workload.trainings, configuration, started.client)
             outcomes = run_trainings(workload.trainings, configuration, started.client)
     return Run(number, workload.letter, configuration.name, outcomes)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from benchmarks.common.trainings import Training, lasting
@@ -33,6 +35,7 @@ class Workload:
         trainings: Trainings, in order of arrival.
         policies: Policies to be measured with it besides the default one.
         modules: What its trainings import besides TensorFlow and its own requirements.
+        again: Whether it is measured, too, with a controller that has run it once before.
     """
 
     letter: str
@@ -40,6 +43,7 @@ class Workload:
     trainings: tuple[Training, ...]
     policies: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    again: bool = False
 
     @property
     def missing(self) -> list[str]:
@@ -52,15 +56,29 @@ def _at_random() -> tuple[Training, ...]:
 
     The size is what a user waits for, TensorFlow's start included.
     """
+    return tuple(
+        lasting(number, _SMALLEST_SECONDS * factor - _START_SECONDS, arrival)
+        for number, (factor, arrival) in enumerate(_sizes_and_arrivals(12))
+    )
+
+
+def _sizes_and_arrivals(jobs: int) -> list[tuple[float, float]]:
+    """Return sizes from 1 to 10, both included, log-uniform, with arrivals of a Poisson process."""
     numbers = random.Random(_SEED)
-    factors = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(10))]
-    numbers.shuffle(factors)
-    trainings, arrival = [], 0.0
-    for number, factor in enumerate(factors):
-        seconds = _SMALLEST_SECONDS * factor - _START_SECONDS
-        trainings.append(lasting(number, seconds, arrival))
-        arrival += numbers.expovariate(1 / 2.0)
-    return tuple(trainings)
+    sizes = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(jobs - 2))]
+    numbers.shuffle(sizes)
+    gaps = (numbers.expovariate(1 / 2.0) for _ in range(jobs - 1))
+    return list(zip(sizes, accumulate(gaps, initial=0.0), strict=True))
+
+
+def _of_many_sizes(trainings: Sequence[Training]) -> tuple[Training, ...]:
+    """Return the trainings with a quarter of their steps to 2.5 times as many, one by one."""
+    return tuple(
+        replace(training, steps=round(training.steps * size / 4), arrival=round(arrival, 2))
+        for training, (size, arrival) in zip(
+            trainings, _sizes_and_arrivals(len(trainings)), strict=True
+        )
+    )
 
 
 def _at_once(*trainings: Training) -> tuple[Training, ...]:
@@ -97,6 +115,7 @@ _FRAMEWORKS: Final = _at_once(
     Training("sklearn_kmeans", 300, 8192),
     Training("rnn", 1400, 32),
 )
+_FRAMEWORK_MODULES: Final = ("torch", "lightgbm", "sklearn")
 
 WORKLOADS: Final = {
     workload.letter: workload
@@ -110,7 +129,15 @@ WORKLOADS: Final = {
             "f",
             "5 jobs of four frameworks at once",
             _FRAMEWORKS,
-            modules=("torch", "lightgbm", "sklearn"),
+            modules=_FRAMEWORK_MODULES,
+            again=True,
+        ),
+        Workload(
+            "g",
+            "5 jobs of four frameworks at random, sizes 1:10",
+            _of_many_sizes(_FRAMEWORKS),
+            modules=_FRAMEWORK_MODULES,
+            again=True,
         ),
     )
 }
