@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A training with LightGBM: boosted trees on a made-up table.
 
-An ordinary program. It knows nothing of tf_malleable, and reports no steps.
+An ordinary program. It knows nothing of tf_malleable.
 """
 
 from __future__ import annotations

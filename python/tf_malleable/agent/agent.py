@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from tf_malleable.agent import steps
+from tf_malleable.agent import boosting, steps
 from tf_malleable.agent.session import Session, connection_to, report_at_exit
 from tf_malleable.agent.thread_start import start_without_signals
 from tf_malleable.api.schema.join import Join
@@ -178,6 +178,7 @@ def start(join: Join, connection: Connection | None = None, session: Session | N
     Raises:
         RuntimeError: The thread cannot be started.
     """
+    boosting.count_rounds()
     _process.agent = Agent(join, connection or connection_to(join), session)
     try:
         _process.agent.start()

@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Training progress: reported by the program, or else counted from Keras or PyTorch.
+"""Training progress: reported by the program, or else counted from its libraries.
 
 Keras calls its CallbackList after each batch of steps. This module wraps that class's
 methods instead of adding a callback, because a callback is visible to the program and can
 make Keras wait for the results of each step. PyTorch has a hook for all optimizers, which
-plain loops, Lightning and others use alike. The cost per step is a few additions; the rest is
-computed on request.
+plain loops, Lightning and others use alike; `boosting` counts rounds of trees. The cost per
+step is a few additions; the rest is computed on request.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, SupportsFloat, cast
 
+from tf_malleable.agent import boosting
 from tf_malleable.model.units import quoted
 
 # The modules that define CallbackList, in Keras 3 and tf_keras.
@@ -140,7 +141,8 @@ _told: Steps | None = None
 def progress(step: float, total: float | None = None) -> None:
     """Report the program's progress.
 
-    Not needed for Keras's fit() and for PyTorch's optimizers, whose steps are counted anyway.
+    Not needed for Keras's fit(), PyTorch's optimizers, LightGBM and XGBoost, whose steps are
+    counted anyway.
 
     A call takes about a microsecond, may come from any thread, and has no effect without
     a controller.
@@ -172,7 +174,8 @@ def now() -> Steps:
         return _told
     fit = _count.latest
     if fit is None:
-        return Steps(_count.optimized or None)
+        done, planned = boosting.rounds()
+        return Steps(done, planned) if done else Steps(_count.optimized or None)
     total = None
     with suppress(TypeError, ValueError):  # The program may have set its own params.
         total = fit.total()

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Import hook that loads tf_malleable right before tensorflow, in programs of `tfm run`.
 
-In programs of a job, it is loaded with torch, too, as that has steps to count.
+In programs of a job, it is loaded with other libraries, too, whose progress it counts.
 
 Two ways lead here. A .pth file beside tf_malleable imports this module at the start of Python if
 TF_MALLEABLE_PRELOAD is set: scripts and launchers may replace PYTHONPATH, and python -E ignores
@@ -21,9 +21,16 @@ _OTHERS = {
     "onnxruntime.capi.onnxruntime_pybind11_state": "onnxruntime",
     "torch._C": "PyTorch",
 }
-# PyTorch imports it once its C++ is loaded: ours must not choose the libstdc++ for that. In
-# programs of a job, the steps are counted from then on.
-_STEPS = "torch.optim.optimizer"
+# Modules of which one is imported by each library whose progress is counted in programs of a job,
+# once its C++ is loaded: ours must not choose the libstdc++ for that.
+_COUNTED = (
+    "torch.optim.optimizer",
+    "lightgbm.engine",
+    "xgboost.training",
+    "sklearn.cluster._k_means_lloyd",
+    "sklearn.ensemble._hist_gradient_boosting.histogram",
+    "numba.np.ufunc.omppool",
+)
 # Whether the OpenMP hook was loaded before this Python.
 _HAS_HOOK = "libtf_malleable_openmp" in os.environ.get("LD_PRELOAD", "")
 # TensorFlow Lite's converter and Keras's callbacks import JAX wherever it is installed.
@@ -123,8 +130,17 @@ class _BeforeTensorFlow(object):
             return _threadpoolctl(path)
         elif name in _OTHERS and not _is_probe():
             _say_what_threads_cannot_do(_OTHERS.pop(name))
-        elif name == _STEPS and "TF_MALLEABLE_JOIN" in os.environ and not _is_probe():
-            _load()  # Without steps, if it cannot be loaded.
+        elif name in _COUNTED and "TF_MALLEABLE_JOIN" in os.environ and not _is_probe():
+            problem = _load()  # Nothing is counted then.
+            return None if problem else self._found_before(name, path, target)
+        return None
+
+    def _found_before(self, name, path, target):
+        """Return the spec from a hook that was put before this one since the import began."""
+        for hook in sys.meta_path[: sys.meta_path.index(self)]:
+            spec = hook.find_spec(name, path, target)
+            if spec is not None:
+                return spec
         return None
 
     def find_module(self, name, path=None):
