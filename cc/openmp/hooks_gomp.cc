@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "cc/openmp/hook.h"
 #include "cc/openmp/limit.h"
 #include "cc/openmp/openmp.h"
@@ -85,9 +88,15 @@ unsigned Team(const Caller& caller, unsigned asked) {
   return team;
 }
 
+std::atomic<std::uint64_t> regions{0};
+
 void EndRegion(const Caller& caller) {
   if (caller.runtime != nullptr && caller.runtime->get_level() == 0) {
     thread_state.operation.EndRegion();
+    // Others leave regions out, or have more of them, with fewer threads.
+    if (caller.how == Class::kFree || caller.how == Class::kFreeToShrink) {
+      regions.fetch_add(1, std::memory_order_relaxed);
+    }
   }
 }
 
@@ -352,6 +361,11 @@ TFM_OPENMP_HOOK(int, _ZN2at15get_num_threadsEv, ()) {
   Adopt(caller.runtime);
   const int own = thread_state.latches[caller.runtime->index].bound();
   return own > 0 ? own : BoundOf(*caller.runtime);
+}
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t
+tfm_openmp_regions(void) {
+  return regions.load(std::memory_order_relaxed);
 }
 
 extern "C" __attribute__((visibility("default"))) int tfm_openmp_bound(

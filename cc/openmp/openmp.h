@@ -7,6 +7,7 @@
 #define TF_MALLEABLE_CC_OPENMP_OPENMP_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,11 @@ int tfm_openmp_limit(void);
 
 /* Returns the highest limit. */
 int tfm_openmp_capacity(void);
+
+/* Returns the number of outermost parallel regions so far of libraries whose
+ * class is free or shrink: they have as many for the same work with any number
+ * of threads, so that regions a second tell how fast it goes. */
+uint64_t tfm_openmp_regions(void);
 
 /* Writes a line "CLASS PATH" for each library that has called OpenMP so far,
  * and for each OpenBLAS or BLIS, with CLASS one of free, shrink, operations,

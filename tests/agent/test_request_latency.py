@@ -174,21 +174,24 @@ def test_a_program_without_a_controller_measures_for_nobody():
         assert job.ask() == "forked"
 
 
-def test_a_controller_that_does_not_know_requests_is_not_told_again(fake, served):
-    refusal = b'{"error": "there is no field \\"requests\\""}'
-    head = b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(refusal)
-
+def test_a_controller_that_does_not_know_requests_is_not_told_again(fake):
     def answer(handler):
-        length = int(handler.headers["Content-Length"])
-        if b"requests" in handler.rfile.peek(length)[:length]:
-            handler.wfile.write(head + refusal)
+        is_known = "requests" not in fake.heard("progress")[-1].body
+        handler.answer(*((204,) if is_known else (400, {"error": "there is no field requests"})))
 
+    fake.answer_with("progress", answer)
     with Job("import tf_malleable\n" + BY_HAND, fake.path) as job:
         assert job.hear() == "served"
-        served.wait_for(11)
-        streams = len(fake.heard("grants"))
         job.tell()
-        assert streams == len(fake.heard("grants"))
+        assert job.hear() == "in flight"
+        job.tell()
+        assert job.hear() == "forked"
+        pids = {each.pid for each in fake.heard("progress")}
+        fake.wait(lambda: len(fake.heard("progress")) >= len(pids) * 4)
+        told = [each.pid for each in fake.heard("progress") if "requests" in each.body]
+        assert sorted(told) == sorted(set(told))
+        assert told
+        assert len(fake.heard("jobs")) == len({each.pid for each in fake.heard("jobs")})
 
 
 def test_generators_cannot_be_requests():

@@ -285,3 +285,43 @@ def test_the_last_report_is_of_the_end(fake):
     last = fake.heard("progress")[-1]
     assert last.path == "/v1/jobs/7/progress"
     assert (last.body["steps_done"], last.body["steps_total"]) == (7.0, 7.0)
+
+
+REGIONS = """
+import itertools, sys
+import tf_malleable as tfm
+from tf_malleable.runtime import openmp
+count = itertools.count(1000, 1000)
+openmp.regions = lambda: next(count)
+print("begun", flush=True)
+sys.stdin.readline()
+tfm.progress(1)
+sys.stdin.readline()
+"""
+
+
+def test_parallel_regions_are_reported_until_there_are_steps(fake):
+    fake.grant(ALL)
+    with Job(REGIONS, fake.path) as job:
+        assert job.hear() == "begun"
+        fake.wait_for_progress(lambda body: body == {"regions": 2000})
+        job.tell()
+        fake.wait_for_progress(lambda body: body.get("steps_done") == 1)
+        seen = len(fake.heard("progress"))
+        fake.wait(lambda: len(fake.heard("progress")) >= seen + 2)
+        assert not any("regions" in each.body for each in fake.heard("progress")[seen:])
+
+
+def test_parallel_regions_are_not_reported_again_to_a_controller_that_does_not_know_them(fake):
+    def answer(handler):
+        is_known = "regions" not in fake.heard("progress")[-1].body
+        handler.answer(*((204,) if is_known else (400, {"error": "there is no field regions"})))
+
+    fake.answer_with("progress", answer)
+    fake.grant(ALL)
+    with Job(REGIONS, fake.path) as job:
+        assert job.hear() == "begun"
+        fake.wait(lambda: len(fake.heard("progress")) >= 4)
+        assert sum("regions" in each.body for each in fake.heard("progress")) == 1
+        assert len(fake.heard("jobs")) == 1
+        job.end()

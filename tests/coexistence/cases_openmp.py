@@ -271,6 +271,23 @@ def load_in_workers(capacity: int) -> dict[str, object]:
     return {"sums": sums, "expected": (x * x).sum().item(), "child": os.waitpid(child, 0)[1]}
 
 
+def regions(library: str) -> dict[str, list[int]]:
+    """Return how many regions count in one computation of each case, with a limit of 1 and of 4."""
+    from tf_malleable.runtime import openmp
+
+    found: dict[str, list[int]] = {}
+    for name, case in CASES[library]().items():
+        case()
+        found[name] = []
+        for limit in (1, 4):
+            openmp.set_limit(limit)
+            case()
+            before = openmp.regions()
+            case()
+            found[name].append(openmp.regions() - before)
+    return found
+
+
 def classes(library: str) -> dict[str, object]:
     """Compute once; return what the hook says of the libraries, and what is seen from outside."""
     for case in CASES[library]().values():
@@ -301,6 +318,8 @@ def main() -> None:
             before = threads
     elif what == "classes":
         print(json.dumps(classes(*arguments)))
+    elif what == "regions":
+        print(json.dumps(regions(*arguments)))
     elif what == "load":
         print(json.dumps(load_in_workers(int(arguments[0]))))
     else:

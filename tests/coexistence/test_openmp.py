@@ -92,6 +92,25 @@ def test_what_is_seen_from_outside_is_what_the_hook_says(library):
     assert {each["capacity"] for each in found["seen"]} <= {3, None}
 
 
+@pytest.mark.parametrize(
+    ("library", "counted"),
+    [
+        ("sklearn", {"kmeans", "boosting"}),
+        ("lightgbm", {"by row", "by column"}),
+        ("numba", {"sum", "elements"}),
+        ("torch", set()),
+        ("xgboost", set()),
+    ],
+)
+def test_regions_that_count_are_as_many_with_any_number_of_threads(library, counted):
+    if find_spec(library) is None:
+        pytest.skip(f"there is no {library} for this Python")
+    found = results("regions", library, capacity=4)
+    assert {name for name, (one, four) in found.items() if one or four} == counted
+    for one, four in (found[name] for name in counted):
+        assert four == pytest.approx(one, rel=0.02)
+
+
 def test_forked_loaders_and_children_compute_as_well():
     found = results("load", 4, capacity=4)
     assert found["sums"] == pytest.approx([found["expected"]] * 5, rel=1e-6)

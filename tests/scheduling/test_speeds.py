@@ -129,3 +129,18 @@ def test_the_learned_shape_counts_even_if_it_was_measured_with_other_numbers_of_
     assert found[1] == pytest.approx(20.0, rel=0.01)
     # One speed has no shape.
     assert rates_of(speed, Lessons(learned[:1])) == speed.rates
+
+
+def test_parallel_regions_tell_the_speed_of_a_job_until_it_reports_steps():
+    speed = Speedometer().change(1, 0.0)
+    for second in range(11):
+        speed = speed.report_regions(1000.0 * second, float(second))
+    assert speed.rates == (Rate(1, 1000.0),)
+    assert (speed.steps, speed.total, speed.recent) == (None, None, None)
+    assert known(Speedometer()).is_outdated_by(speed, Lessons())
+    # What is known of regions says nothing of steps.
+    stepping = speed.report(5, 30, 11.0)
+    assert stepping.rates == ()
+    stepping = reported(stepping, 5, 12, 14)
+    assert stepping.rates == (Rate(1, 5),)
+    assert stepping.report_regions(1e6, 15.0) is stepping

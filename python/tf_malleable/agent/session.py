@@ -18,8 +18,9 @@ from tf_malleable.api.transport.admission import Submitted, submit
 from tf_malleable.api.transport.connection import Connection
 from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.model import ControllerError
-from tf_malleable.runtime import cpuset, library, limits
+from tf_malleable.runtime import cpuset, library, limits, openmp
 
+_BAD_REQUEST: Final = 400
 _REPORT_SECONDS: Final = 1.0
 # Interval of the reports of requests, once there have been any.
 _REQUESTS_SECONDS: Final = 0.1
@@ -102,6 +103,8 @@ class Session:
         self._usable = 0
         # When requests may be reported again; None if the controller does not know them.
         self._requests_due: float | None = 0.0
+        # Whether the controller knows parallel regions.
+        self._counts_regions = True
 
     @classmethod
     def rejoin(cls, connection: Connection, join: Join) -> Session:
@@ -150,6 +153,7 @@ class Session:
                 self._usable = cpuset.follow_affinity(self._cpus, self._usable)
             if time.monotonic() >= due:
                 self._post("progress", report.progress())
+                self._report_regions()
                 due = time.monotonic() + _REPORT_SECONDS
             self._report_requests()
 
@@ -163,6 +167,12 @@ class Session:
         self._post("progress", report.progress())
         self._report_requests()
 
+    def _report_regions(self) -> None:
+        """Report the parallel regions of a program that reports no steps."""
+        regions = openmp.regions() if self._counts_regions and not report.has_steps() else 0
+        if regions:
+            self._counts_regions = self._tell({"regions": regions})
+
     def _report_requests(self) -> None:
         """Report the latencies of requests that are new, at most ten times a second."""
         now = time.monotonic()
@@ -171,11 +181,18 @@ class Session:
         requests = request_latency.report()
         if requests is None:
             return
-        self._requests_due = now + _REQUESTS_SECONDS
+        is_known = self._tell({"requests": requests})
+        self._requests_due = now + _REQUESTS_SECONDS if is_known else None
+
+    def _tell(self, progress: dict[str, Any]) -> bool:
+        """Report what an older controller does not know; return whether this one does."""
         try:
-            self._post("progress", {"requests": requests})
-        except ValueError:
-            self._requests_due = None  # An older controller does not know them.
+            self._post("progress", progress)
+        except ControllerError as error:
+            if error.status != _BAD_REQUEST:
+                raise
+            return False
+        return True
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
         if self._pending is not None:

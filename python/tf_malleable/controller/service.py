@@ -374,6 +374,8 @@ class Service:
         live = self._find_from_inside(peer, job)
         if progress.steps_done is not None:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
+        if progress.regions is not None:
+            live.report_regions(peer.pid, progress.regions, self._reactor.now())
         if progress.elastic is not None:
             live.measured.note_elastic(peer.pid, progress.elastic)
         requests = progress.requests

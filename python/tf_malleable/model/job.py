@@ -48,7 +48,8 @@ class Job:
         run_seconds: Total time with a grant, in seconds.
         used_cpus: Number of CPUs that the job recently kept busy or had runnable threads for,
             at least 0; None if not measured yet.
-        steps_done: Training steps done; None if the job reports none.
+        steps_done: Training steps done, or parallel regions if the job reports no steps; None if
+            it reports neither.
         steps_total: Training steps at the end of the job; None if unknown.
         rates: Measured speeds, one for each number of cores, including those of earlier
             jobs with the same name.

@@ -41,6 +41,19 @@ def set_limit(threads: int) -> None:
         hook.tfm_openmp_set_limit(threads)
 
 
+def regions() -> int:
+    """Return the number of parallel regions of libraries that are free, or shrink only.
+
+    The same work takes as many with any number of threads. 0 in a process without the hook, or
+    with one of an earlier version.
+    """
+    hook = _hook()
+    if hook is None or not hasattr(hook, "tfm_openmp_regions"):
+        return 0
+    hook.tfm_openmp_regions.restype = ctypes.c_uint64
+    return int(hook.tfm_openmp_regions())
+
+
 def openmp_libraries() -> list[OpenMPLibrary]:
     """Return the libraries that have called OpenMP in this process, by their first call.
 

@@ -151,7 +151,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         expected_seconds: Expected run time, as submitted, or else from earlier runs of the same
             command; null if there are none.
         used_cpus: CPUs that the job's processes kept busy recently; null if unknown.
-        speeds: Measured speeds, by number of cores.
+        speeds: Measured speeds, by number of cores; of a job that reports no steps, in parallel
+            regions per second.
         mem: Requested memory in bytes; null if not given.
         expected_mem: Peak memory of earlier runs of the same command, in bytes; null if there
             are none.

@@ -199,6 +199,7 @@ class Progress(Request, frozen=True):
         elastic: State of the elastic training; null for other jobs.
         reading: Bytes and files read through a data tier; null without one.
         requests: Requests that the process has served since its last report; null for none.
+        regions: Parallel regions of OpenMP so far, of a process that reports no steps.
     """
 
     steps_done: Steps | None = None
@@ -210,6 +211,7 @@ class Progress(Request, frozen=True):
     elastic: Elastic | None = None
     reading: TierReading | None = None
     requests: RequestReport | None = None
+    regions: Steps | None = None
 
 
 class ByHand(Request, frozen=True):

@@ -73,6 +73,10 @@ class JobMeasurements:
         self.speed = self.speed.report(steps_done, steps_total, now)
         self.phases.report(steps_done, run_seconds)
 
+    def note_regions(self, regions: float, now: float) -> None:
+        """Record the parallel regions of a job that reports no steps."""
+        self.speed = self.speed.report_regions(regions, now)
+
     def note_reporter(self, pid: int) -> None:
         """Set the process whose steps count."""
         self.reporter = pid

@@ -187,10 +187,18 @@ class LiveJob:
 
     def report(self, pid: int, steps_done: float, steps_total: float | None, now: float) -> None:
         """Record the progress, unless another process of the job already reports."""
+        if self._is_reporter(pid):
+            self.measured.note_steps(steps_done, steps_total, now, self._run_seconds(now))
+
+    def report_regions(self, pid: int, regions: float, now: float) -> None:
+        """Record the parallel regions, unless another process of the job already reports."""
+        if self._is_reporter(pid):
+            self.measured.note_regions(regions, now)
+
+    def _is_reporter(self, pid: int) -> bool:
         if self.measured.reporter not in self.delivery.agents:
             self.measured.note_reporter(pid)
-        if self.measured.reporter == pid:
-            self.measured.note_steps(steps_done, steps_total, now, self._run_seconds(now))
+        return self.measured.reporter == pid
 
     def note_requests(self, pid: int, report: RequestReport, now: float) -> bool:
         """Record the requests that a process has served; return whether it may need more cores."""

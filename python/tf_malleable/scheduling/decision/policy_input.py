@@ -42,13 +42,13 @@ class Known:
     def is_outdated_by(self, speed: Speedometer, lessons: Lessons) -> bool:
         """Return whether a decision based on this knowledge should be made again.
 
-        That is the case once the job first reports steps, has done all of them or reports another
+        That is the case once the job first reports work, has done all of them or reports another
         total, and when a speed becomes known or has changed.
         """
         before = self.speed
-        if speed is before or speed.steps is None:
+        if speed is before or speed.work is None:
             return False
-        if before.steps is None or speed.total != before.total or speed.is_done != before.is_done:
+        if before.work is None or speed.total != before.total or speed.is_done != before.is_done:
             return True
         rates = rates_of(speed, lessons)
         if rates == self.rates:
@@ -94,7 +94,7 @@ def job_of(
         unrest=record.unrest,
         run_seconds=time_accounts.run_seconds(record, now),
         used_cpus=used_cpus,
-        steps_done=speed.steps,
+        steps_done=speed.work,
         steps_total=speed.total,
         rates=rates_of(speed, lessons),
         expected_seconds=expected_seconds(record, lessons),

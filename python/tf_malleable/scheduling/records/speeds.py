@@ -43,6 +43,7 @@ class Speedometer:
         steps: Steps done so far; None before the first report.
         total: Total number of steps; None if unknown.
         recent: Recent steps per second; None before the second report.
+        regions: Parallel regions so far of a job that reports no steps; they measure its speeds.
     """
 
     steps: float | None = None
@@ -52,6 +53,7 @@ class Speedometer:
     _cores: int = 0
     _since: float = 0.0
     _sums: tuple[tuple[int, _Sum], ...] = ()
+    regions: float | None = None
 
     def change(self, cores: int, now: float) -> Speedometer:
         """Return the state after a change to `cores` cores, possibly 0."""
@@ -59,6 +61,8 @@ class Speedometer:
 
     def report(self, steps: float, total: float | None, now: float) -> Speedometer:
         """Return the state after a report of the steps done and the total."""
+        if self.regions is not None:
+            return Speedometer(_cores=self._cores, _since=self._since).report(steps, total, now)
         # The first steps began at an unknown time after the previous report.
         if not self.steps or steps < self.steps:
             return replace(self, steps=steps, total=total, _at=now)
@@ -79,9 +83,21 @@ class Speedometer:
             steps, total, recent, now, self._cores, self._since, tuple(sorted(sums.items()))
         )
 
+    def report_regions(self, regions: float, now: float) -> Speedometer:
+        """Return the state after a report of the parallel regions, which count without steps."""
+        if self.steps is not None:
+            return self
+        measured = replace(self, steps=self.regions, regions=None).report(regions, None, now)
+        return replace(measured, steps=None, recent=None, regions=regions)
+
     def knows(self, cores: int) -> bool:
         """Return whether the speed with a number of cores was measured."""
         return any(known == cores for known, _ in self._sums)
+
+    @property
+    def work(self) -> float | None:
+        """What the speeds are of: steps, or else parallel regions; None before the first report."""
+        return self.regions if self.steps is None else self.steps
 
     @property
     def is_done(self) -> bool:

@@ -43,7 +43,7 @@ function Eta({ left, now }) {
 }
 
 function Details({ job, columns, onLog }) {
-  const speeds = job.speeds.map((speed) => `${number(speed.steps_per_second)} steps/s with ${cores(speed.cores)}`);
+  const speeds = job.speeds.map((speed) => `${number(speed.steps_per_second)} a second with ${cores(speed.cores)}`);
   const facts = [
     ["Command", job.command.join(" ") || "not shown to you"],
     ["CPUs", `granted ${cpuList(job.granted)}; actual ${cpuList(job.actual)}; lent ${cpuList(job.lent)}`],
