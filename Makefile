@@ -68,7 +68,7 @@ fuzz-beside-tests:
 	  FUZZ_OPTIONS="--seed 1"
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
-CHECKED = api figures linux model packaging policies scheduling simulate workload
+CHECKED = api cli/test_run_front.py figures linux model packaging policies scheduling simulate workload
 check: $(if $(wildcard .venv/installed-test),,.venv/installed-test) build/tree
 	$(LINT)
 	PYTHONPATH=build/tree .venv/bin/python -m pytest -q -n $(shell nproc) \
