@@ -32,15 +32,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument(
         "--enlarge", action="store_true", help="measure only what is given a second thread"
     )
+    line.add_argument(
+        "--settle", action="store_true", help="measure only how soon changes are followed"
+    )
     said = line.parse(arguments)
 
     # Heavy, and so only when nothing is refused.
-    from benchmarks.openmp.run import run, run_enlarging, run_speed_ups
+    from benchmarks.openmp.run import run, run_enlarging, run_settling, run_speed_ups
 
     if said.enlarge:
         return finish(
             "openmp", lambda: run_enlarging(said.only, said.rounds, said.seconds, said.out)
         )
+    if said.settle:
+        return finish("openmp", lambda: run_settling(said.only, said.rounds, said.out))
     if said.speed_up is not None:
         return finish(
             "openmp",

@@ -4,14 +4,17 @@
 For a line "SECONDS LIMIT" of stdin it computes for so long and prints operations a second and
 CPU seconds an operation; before, it sets the limit unless that is 0. For a line "enlarge COUNT
 FIRST LATER" it prints the seconds of so many operations, of which the first third has one limit,
-and the rest the other.
+and the rest the other. For a line "settle COUNT LOW HIGH" it prints how soon it follows changes.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
+import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -113,9 +116,12 @@ def main() -> None:
     operate = LIBRARIES[library](name)
     operate()
     for line in sys.stdin:
-        words = line.split()
-        found = enlarge(operate, *map(int, words[1:])) if len(words) == 4 else run(operate, *words)
-        print(json.dumps(found), flush=True)
+        what, *words = line.split()
+        if what in ("enlarge", "settle"):
+            measure = enlarge if what == "enlarge" else settle
+            print(json.dumps(measure(operate, *map(int, words))), flush=True)
+        else:
+            print(json.dumps(run(operate, what, *words)), flush=True)
 
 
 def set_limit(threads: int) -> None:
@@ -135,6 +141,54 @@ def enlarge(operate: Callable[[], object], count: int, first: int, later: int) -
         operate()
         seconds.append(time.perf_counter() - begin)
     return seconds
+
+
+def settle(operate: Callable[[], object], count: int, low: int, high: int) -> list[float]:
+    """Return by how many ms the program is late after each of so many changes of its limit.
+
+    A change comes from another thread at a random moment of an operation. The program is late from
+    the end of this operation to the begin of the first one that leaves as many threads as the new
+    limit does. Empty if the threads of both limits are equally many, as OpenBLAS keeps its own.
+    """
+    threads = {limit: _threads_after(operate, limit) for limit in (low, high)}
+    if threads[low] == threads[high]:
+        return []
+    begin = time.perf_counter()
+    operate()
+    seconds = time.perf_counter() - begin
+    late = []
+    for number in range(count):
+        limit = high if number % 2 else low
+        changed: list[float] = []
+
+        def change(limit: int = limit, changed: list[float] = changed) -> None:
+            set_limit(limit)
+            changed.append(time.perf_counter())
+
+        timer = threading.Timer(random.random() * seconds, change)
+        timer.start()
+        while not changed:
+            operate()
+        free = time.perf_counter()
+        timer.join()
+        while True:
+            begin = time.perf_counter()
+            operate()
+            if _threads() == threads[limit]:
+                break
+        late.append(1000 * max(0.0, begin - free))
+    return late
+
+
+def _threads_after(operate: Callable[[], object], limit: int) -> int:
+    set_limit(limit)
+    for _ in range(3):
+        operate()
+    return _threads()
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 def run(operate: Callable[[], object], seconds: str, limit: str) -> dict[str, float]:

@@ -25,6 +25,9 @@ from benchmarks.openmp.names import WORKLOADS
 _PROGRAM: Final = str(Path(__file__).with_name("program.py"))
 _HOOK: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_openmp.so")
 _STARTS: Final = 20
+_CHANGES: Final = 20
+# With one thread there is no team, and those of the last one stay.
+_FEW, _MANY = 2, 4
 _FEWEST_STEPS: Final = 3
 # Else a process gives its memory back after each step, or not, by the luck of its layout: PyTorch's
 # convolution then takes up to 1.4 times as long, in all ways.
@@ -54,6 +57,11 @@ class _Program:
     def enlarge(self, count: int, first: int, later: int) -> list[float]:
         """Return the seconds of so many operations, of which a third has the first limit."""
         found: list[float] = json.loads(self._answer(f"enlarge {count} {first} {later}"))
+        return found
+
+    def settle(self, count: int, low: int, high: int) -> list[float]:
+        """Return by how many ms it is late after each of so many changes; see program.settle()."""
+        found: list[float] = json.loads(self._answer(f"settle {count} {low} {high}"))
         return found
 
     def _answer(self, line: str) -> str:
@@ -169,6 +177,20 @@ def run_enlarging(only: Sequence[str], rounds: int, seconds: float, out: Path) -
         (out / "enlarging.json").write_text(json.dumps(results, indent=1))
         said = f"{found.share:.3f} of the ideal gain, 2 threads {gain:.2f} times as fast as 1"
         print(f"{workload}, {count} operations: {said}", flush=True)
+
+
+def run_settling(only: Sequence[str], rounds: int, out: Path) -> None:
+    """Measure how soon programs follow changes between 2 and 4 threads; print and write it."""
+    results: dict[str, list[float]] = {}
+    for workload in only or WORKLOADS:
+        program = _Program(workload, 0, {**_hooked(_MANY), "OMP_WAIT_POLICY": "passive"})
+        late = results[workload] = program.settle(_CHANGES * rounds, _FEW, _MANY)
+        program.end()
+        (out / "settling.json").write_text(json.dumps(results, indent=1))
+        said = "its threads do not tell"
+        if late:
+            said = f"late by {statistics.median(late):.3f} ms, at most {max(late):.3f}"
+        print(f"{workload}, {len(late)} changes: {said}", flush=True)
 
 
 def start_up() -> dict[str, float]:
