@@ -218,6 +218,7 @@ def test_a_trial_in_which_nothing_is_measured_ends_and_is_repeated_ever_more_sel
         {"steps_done": None},
         {"rates": amdahl(0.1, 1, 2)},
         {"rates": (Rate(1, 5.0),)},
+        {"elastic": True},
         {"shape": Shape(2, 2, 2)},
         {"rates": (Rate(2, 0.01),), "steps_total": 60.0},  # A trial takes minutes.
     ],

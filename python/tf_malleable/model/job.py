@@ -58,6 +58,8 @@ class Job:
         user: Id of the job's user; None if unknown.
         area: Area to which the job's energy is attributed; None for the host's.
         load: Requests of a service that has an objective; None for other jobs.
+        elastic: Whether it is a training whose processes join and leave with its cores, which
+            takes seconds.
     """
 
     id: str
@@ -80,6 +82,7 @@ class Job:
     user: int | None = None
     area: str | None = None
     load: RequestLoad | None = None
+    elastic: bool = False
 
     def calm_at(self, most: float) -> float:
         """Return the time from which the unrest is at most `most`; -inf if it always was."""

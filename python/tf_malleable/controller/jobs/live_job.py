@@ -310,7 +310,10 @@ class LiveJob:
         known = self.measured
         slo = self.record.slo
         load = None if slo is None else known.latencies.load(slo, now)
-        return policy_input.job_of(self.record, known.speed, known.lessons, wanted, now, load)
+        elastic = known.elastic is not None
+        return policy_input.job_of(
+            self.record, known.speed, known.lessons, wanted, now, load, elastic=elastic
+        )
 
     def _run_seconds(self, now: float) -> float:
         return time_accounts.run_seconds(self.record, now)

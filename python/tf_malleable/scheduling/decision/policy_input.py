@@ -67,6 +67,8 @@ def job_of(
     used_cpus: float | None,
     now: float,
     load: RequestLoad | None = None,
+    *,
+    elastic: bool = False,
 ) -> Job:
     """Return a job as a policy sees it at `now`, in seconds on the clock of the record.
 
@@ -77,6 +79,7 @@ def job_of(
         used_cpus: CPUs that the job kept busy or waited for recently; None if unknown.
         now: Current time.
         load: Requests of a service that has an objective; None for other jobs.
+        elastic: Whether it is an elastic training.
     """
     # A job that joined while running has had cores, but has no grant yet.
     ungranted = record.state == "running" and not record.grant
@@ -101,4 +104,5 @@ def job_of(
         user=record.counted_for,
         area=record.area,
         load=load,
+        elastic=elastic,
     )
