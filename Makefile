@@ -126,7 +126,7 @@ bench-openmp: build/coexistence/installed
 	build/coexistence/bin/python -m benchmarks.openmp
 # Trainings of several frameworks that share the machine.
 bench-frameworks: build/coexistence/installed
-	build/coexistence/bin/python -m benchmarks.many --only f
+	build/coexistence/bin/python -m benchmarks.many --only f g
 # llama.cpp's server, whose container's quota changes (5 minutes, after 15 to build it); as root.
 bench-llama: .venv/installed-test
 	.venv/bin/python -m benchmarks.llama
