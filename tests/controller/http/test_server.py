@@ -157,10 +157,7 @@ def test_what_takes_no_body_refuses_one(running):
     [
         (b"", ": it is empty"),
         (b"\xff\xfe", ": invalid character (byte 0)"),
-        (
-            b'{"name": "\xff"}',
-            ": 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
-        ),
+        (b'{"name": "\xff"}', "utf-8"),  # The rest depends on msgspec's version.
         (b"cores=1", ": invalid character (byte 0)"),
         (b'{"name": "a"} {}', ": trailing characters (byte 15)"),
         (b"[" * 200_000, ", not " + "[" * 59 + "…"),
@@ -174,7 +171,7 @@ def test_a_body_that_is_no_submission(running, body, sentence):
     client.request("POST", "/v1/jobs", body)
     answer = client.getresponse()
     assert answer.status == 400
-    assert sentence in json.loads(answer.read())["error"]
+    assert sentence in json.loads(answer.read())["error"].replace("UTF-8", "utf-8")
     client.close()
     assert running.get("/v1/jobs")["jobs"] == []
 
