@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import started
 from tests.support.controllers import wait_for
+from tests.support.deadline import DEADLINE
 from tests.support.programs import ENDS, job
 
-# What a program does between these lines follows; it says "trained" and waits for a file.
+# A program says what it has trained, and waits for a file of that name.
 BEGIN = """
 import os, sys, time
 import numpy as np
@@ -106,6 +108,22 @@ def test_rounds_are_steps_and_their_number_is_the_total(tmp_path, training):
         wait_for(lambda: steps(controller) == (12 + early + 3, 12 + early + 3))
         (tmp_path / "third").touch()
         assert process.wait(ENDS) == 0
+
+
+TWICE = """
+from tf_malleable.agent import boosting
+boosting.count_rounds()
+import lightgbm
+boosting.count_rounds()
+lightgbm.train({"verbose": -1}, lightgbm.Dataset(x, y, params={"verbose": -1}), 3)
+print(boosting.rounds())
+"""
+
+
+def test_rounds_are_counted_once_in_a_program_that_starts_an_agent_twice():
+    words = [sys.executable, "-c", BEGIN + TWICE]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=True)
+    assert done.stdout == "(3, 3)\n"
 
 
 @pytest.mark.usefixtures("_alone")

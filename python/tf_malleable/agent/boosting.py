@@ -57,6 +57,7 @@ def rounds() -> tuple[int, int]:
     return _rounds.done, _rounds.planned
 
 
+@functools.cache  # A second agent must not count them twice.
 def count_rounds() -> None:
     """Count the rounds of each training from now on."""
     for library, module, callback in (

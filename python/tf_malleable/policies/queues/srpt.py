@@ -231,7 +231,7 @@ def _try_fewer(entry: _Entry, count: int, now: float, noise: float) -> tuple[int
     return fewer, now + 2.0 * seconds
 
 
-class _Entry(NamedTuple):  # Made in a quarter of a frozen dataclass's time, hundreds a decision.
+class _Entry(NamedTuple):  # Sooner made than a frozen dataclass; hundreds are in each decision.
     """A job in the order in which jobs are served.
 
     Attributes:
