@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from tf_malleable.model import Job, Shape
 from tf_malleable.policies.queues.backfill import OVERTAKING_RUN_TIMES, OVERTAKING_SECONDS
+from tf_malleable.policies.queues.makespan import shadow_prices
 from tf_malleable.policies.queues.orders import arrival
 from tf_malleable.policies.queues.remaining_work import (
     USUAL_SECONDS,
@@ -47,6 +48,7 @@ class Constants:
             they shorten the turnarounds of the present jobs most. But other jobs keep arriving,
             and the work left is an estimate: so differences count less. With 0 all jobs would
             count alike.
+        makespan: How much a percent of the makespan is worth, in percent of the mean turnaround.
         computes: Probability that a program computes that has reported no step. Until then it
             imports and builds on one core; nothing tells when it computes.
         noise: Relative differences up to this, above 0, are taken for noise: pausing and moving
@@ -56,6 +58,7 @@ class Constants:
     """
 
     urgency: float = 0.4
+    makespan: float = 0.1
     computes: float = 0.5
     noise: float = 0.125
     usual_seconds: float = USUAL_SECONDS
@@ -74,9 +77,11 @@ class SrptPolicy(CountingPolicy):
     ones and so report soon. Only jobs whose length is known are paused: a server, or a
     script that reports nothing, runs on with at least min.
 
-    Cores go where they add most speed, weighted by the prices of the jobs: see `turnaround`. The
-    less work a job has left than others, the higher its price; jobs of unknown length have
-    their mean price. A program that has reported no step may not be able to use more
+    Cores go where they add most speed, weighted by the prices of the jobs: how much the sum of
+    turnarounds falls with a second of its work (see `turnaround`), and to a smaller part, how much
+    the makespan does (see `makespan`). The less work a job has left than others, the higher its
+    price, unless the last jobs would end late for it; jobs of unknown length have their mean
+    price. A program that has reported no step may not be able to use more
     than one core yet, so other cores count half there. Each running job has at least min. A
     job of higher priority counts as shorter than any of lower priority. A job that has been
     without cores for more than ten minutes plus three times its length is late: late jobs go
@@ -108,7 +113,18 @@ class SrptPolicy(CountingPolicy):
         curves = [entry.curve for entry in entries]
         usable = [entry.usable for entry in entries]
         odds = [self._constants.computes if job.steps_done is None else 1.0 for job in ranked]
-        weights = _weights(entries, prices(curves, usable, cores), self._constants.urgency)
+        # By Little's law, the turnarounds of all jobs are the makespan times the usual number of
+        # present ones. So a part of the one is worth as much as the same part of the others.
+        scale = self._constants.makespan * len(entries)
+        found = [
+            price + scale * growth
+            for price, growth in zip(
+                prices(curves, usable, cores),
+                shadow_prices([entry.left for entry in entries], curves, usable, cores),
+                strict=True,
+            )
+        ]
+        weights = _weights(entries, found, self._constants.urgency)
         best = hand_out(curves, usable, cores, weights, odds)
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
