@@ -21,6 +21,7 @@ from benchmarks.streams.ratios import (
     MEASURES,
     Fared,
     against_best,
+    by_cell,
     compare,
     summary,
     table,
@@ -125,21 +126,23 @@ def run(keys: Iterable[Key], workers: int, out: Path, as_json: bool) -> None:
     content = results(runs)
     (out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
     draw(runs, BASE).savefig(out / "results.png", dpi=120)
+    against = {name: each for name, each in in_their_cells(runs).items() if each}
+    (out / "settings.md").write_text(by_cell(against) + "\n")
     if as_json:
         print(json.dumps(content))
         return
     print(f"{' / '.join(MEASURES)}\n\n{table(runs, BASE)}")
-    against = {name: each for name, each in in_their_cells(runs).items() if each}
     if against:
         print(f"\n{registry.DEFAULT} relative to others\n\n{summary(against)}")
 
 
 def in_their_cells(runs: Runs) -> dict[str, dict[str, dict[str, Estimate]]]:
-    """Return the default's ratios to the best policy of each cell, and to who knows all."""
+    """Return the default's ratios to the base, the best policy of each cell, and who knows all."""
     every = {name for policies in runs.values() for name in policies}
     return {
         name: against_best(runs, registry.DEFAULT, others)
         for name, others in (
+            (BASE, [BASE]),
             ("the best of all policies", sorted(every - {BOUND, REFERENCE})),
             (REFERENCE, [REFERENCE]),
         )

@@ -116,6 +116,29 @@ def summary(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
     return "\n".join(lines)
 
 
+def by_cell(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
+    """Return a Markdown table with a line for each cell: turnaround with its interval, makespan.
+
+    Args:
+        against: Ratios by what they are relative to, cell and measure.
+    """
+    lines = [
+        f"| turnaround / makespan relative to | {' | '.join(against)} |",
+        f"| --- |{' --- |' * len(against)}",
+    ]
+    for cell in dict.fromkeys(cell for cells in against.values() for cell in cells):
+        shown = []
+        for cells in against.values():
+            if cell in cells:
+                first, second = cells[cell]["turnaround"], cells[cell]["makespan"]
+                inside = f"{first.low:.3f} – {first.high:.3f}"
+                shown.append(f"{first.value:.3f} [{inside}] / {second.value:.3f}")
+            else:
+                shown.append("–")
+        lines.append(f"| {cell} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
 def means(
     found: Mapping[str, Mapping[str, Mapping[str, Estimate]]], policy: str
 ) -> dict[str, float]:

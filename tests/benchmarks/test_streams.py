@@ -16,7 +16,16 @@ from benchmarks.streams.__main__ import main
 from benchmarks.streams.cells import Cell, cells, drawn, grid, philly
 from benchmarks.streams.decomposition import SWITCHES, chosen, switched
 from benchmarks.streams.decomposition import table as decomposition
-from benchmarks.streams.ratios import Fared, against_best, compare, means, paired, summary, table
+from benchmarks.streams.ratios import (
+    Fared,
+    against_best,
+    by_cell,
+    compare,
+    means,
+    paired,
+    summary,
+    table,
+)
 from benchmarks.streams.sensitivity import VALUES, points
 from benchmarks.streams.simulated import alone, bound, reference, simulated
 from tf_malleable.model import Shape
@@ -56,6 +65,10 @@ def test_a_policy_is_compared_with_the_best_of_each_cell():
     assert (
         summary({"the best": found}).splitlines()[2].startswith("| the best | 2 | 1.265 | 1.423 ")
     )
+    lines = by_cell({"the best": found, "none": {"two": found["two"]}}).splitlines()
+    assert lines[0] == "| turnaround / makespan relative to | the best | none |"
+    assert lines[2].startswith("| one | 1.423 [")
+    assert lines[2].endswith("] / 1.000 | – |")
 
 
 @pytest.mark.parametrize("seed", range(100, 116))

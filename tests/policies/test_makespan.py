@@ -98,7 +98,7 @@ def test_each_job_has_a_price(count: int) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.0, 1e15), st.floats(0.0, 2.0), st.integers(1, 300)), max_size=60),
+    st.lists(st.tuples(st.floats(0, 1e15), st.floats(0, 2), st.integers(1, 300)), max_size=60),
     st.integers(1, 300),
 )
 def test_whatever_is_said_of_jobs_prices_are_numbers(jobs: list[Made], cores: int) -> None:
