@@ -33,7 +33,6 @@ NEARLY = {
     ("long_beside_short", 256): 1.14,
     ("bursts", 16): 1.03,
     **{("naps", cores): 1.15 for cores in SIZES},
-    ("naps", 8): 1.25,
 }
 # In these a static alternative has a shorter makespan, and a longer mean turnaround; or, of alike
 # jobs on 4 cores, the reverse, by 24 %. The cores go where the mean turnaround falls.
@@ -44,9 +43,6 @@ TRADED = {
     ("constrained", 2): (1.04, 1.05),
     # While one of few jobs waits for input, the others cannot always use its cores.
     **{("naps", cores): (1.15, 1.05) for cores in SIZES},
-    # Which of the four wait at the same time is luck: with lengths of 100 to 140 s, the makespan is
-    # 0.67 to 1.56 of the one without a price of the makespan, 1.03 on average.
-    ("naps", 8): (1.25, 1.05),
 }
 # The default may be so much worse than the best of the others for a workload.
 TOLERANCE = 1.02

@@ -131,6 +131,47 @@ def test_the_learned_shape_counts_even_if_it_was_measured_with_other_numbers_of_
     assert rates_of(speed, Lessons(learned[:1])) == speed.rates
 
 
+def test_seconds_in_which_a_job_waits_for_its_input_tell_no_speed():
+    speed = reported(Speedometer().change(3, 0.0), 4, 0, 10)
+    for second in range(11, 16):
+        speed = speed.report(44, None, float(second), 1.0)
+    assert speed.rates == (Rate(3, 4),)
+    # It waits for half of a second, and computes in the rest.
+    speed = speed.report(46, None, 16.0, 0.5)
+    assert speed.rates == (Rate(3, 4),)
+    # Samples of the CPU time are not of the very time between two reports.
+    assert speed.report(46, None, 17.0, 1.05).rates == speed.rates
+
+
+def test_steps_that_end_without_the_cpu_count_with_their_whole_time():
+    speed = Speedometer().change(2, 0.0).report(1, None, 0.0)
+    for second in range(1, 31):
+        # A step of five seconds on a GPU.
+        speed = speed.report(1 + second // 5, None, float(second), 0.98)
+    assert speed.rates[0].steps_per_second == pytest.approx(0.2, rel=0.05)
+    # A job that then computes waits for its input.
+    speed = reported(speed.change(1, 30.0), 4, 31, 40)
+    for second in range(41, 46):
+        speed = speed.report(speed.steps, None, float(second), 1.0)
+    assert reported(speed, 4, 46, 50).rates[0] == Rate(1, 4)
+
+
+def test_how_fast_a_job_is_at_the_moment_includes_its_waits():
+    speed = reported(Speedometer().change(3, 0.0), 4, 0, 10)
+    for second in range(11, 30):
+        speed = speed.report(44, None, float(second), 1.0)
+    assert speed.recent < 0.01
+
+
+def test_waits_count_neither_for_parallel_regions():
+    speed = Speedometer().change(2, 0.0)
+    for second in range(10):
+        speed = speed.report_regions(100.0 * (second + 1), float(second))
+    for second in range(10, 15):
+        speed = speed.report_regions(1000.0, float(second), 1.0)
+    assert speed.rates == (Rate(2, 100),)
+
+
 def test_parallel_regions_tell_the_speed_of_a_job_until_it_reports_steps():
     speed = Speedometer().change(1, 0.0)
     for second in range(11):

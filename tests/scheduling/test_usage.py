@@ -26,6 +26,14 @@ def test_it_is_the_mean_of_the_last_three_intervals():
     assert usage.used == pytest.approx(2.0)  # 1, 2 and 3; the 9 is forgotten.
 
 
+def test_a_job_that_neither_computes_nor_waits_for_a_cpu_waits_for_its_input():
+    usage = sampled((0, 0, 0))
+    assert usage.add(2.0, 0, 1.0) == 0.0
+    assert usage.add(2.1, 0, 2.0) == 1.0
+    # Its threads are runnable: others have its CPUs.
+    assert usage.add(2.1, 2, 3.0) == 0.0
+
+
 def test_threads_that_wait_for_a_cpu_are_wanted_not_used():
     usage = sampled((0, 0, 0), (1, 4, 1))
     assert (usage.used, usage.wanted) == (1.0, 4.0)

@@ -116,3 +116,21 @@ def test_new_grants_are_looked_after_without_delay(tmp_path, samples):
             await here.until(lambda: len(samples) > count + 3, 30)
 
     asyncio.run(scenario())
+
+
+def test_the_speed_of_a_job_is_that_while_it_computes():
+    live = JobMeasurements(Lessons())
+    live.note_cores(2, 0.0)
+    used, steps = 0.0, 0.0
+    for tenth in range(1, 600):
+        now = tenth * SAMPLE_SECONDS
+        # Five seconds in ten, it waits for its input.
+        computes = now % 10.0 < 5.0
+        used += 2.0 * SAMPLE_SECONDS * computes
+        steps += 3.0 * SAMPLE_SECONDS * computes
+        live.note_usage(used, 0.0, now, now)
+        if tenth % 10 == 0:
+            live.note_steps(int(steps), 1000.0, now, now)
+    (rate,) = live.speed.rates
+    assert rate.cores == 2
+    assert rate.steps_per_second == pytest.approx(3.0, rel=0.1)

@@ -31,6 +31,7 @@ class JobMeasurements:
         elastic: State of the elastic training; None for other jobs.
         used_mem: Memory in use, in bytes; None if unknown.
         peak_mem: Highest observed memory use, in bytes; None if unknown.
+        waited: Seconds since the last report of progress in which the job waited for its input.
         last_level: Level at the last decision.
         known: Knowledge of the speed at the last decision.
     """
@@ -45,6 +46,7 @@ class JobMeasurements:
     elastic: Elastic | None = None
     used_mem: int | None = None
     peak_mem: int | None = None
+    waited: float = 0.0
     last_level: int = FULL
     known: policy_input.Known = field(default_factory=policy_input.Known)
 
@@ -70,12 +72,16 @@ class JobMeasurements:
         self, steps_done: float, steps_total: float | None, now: float, run_seconds: float
     ) -> None:
         """Record the progress, after a run time in seconds."""
-        self.speed = self.speed.report(steps_done, steps_total, now)
+        self.speed = self.speed.report(steps_done, steps_total, now, self._end_wait())
         self.phases.report(steps_done, run_seconds)
 
     def note_regions(self, regions: float, now: float) -> None:
         """Record the parallel regions of a job that reports no steps."""
-        self.speed = self.speed.report_regions(regions, now)
+        self.speed = self.speed.report_regions(regions, now, self._end_wait())
+
+    def _end_wait(self) -> float:
+        waited, self.waited = self.waited, 0.0
+        return waited
 
     def note_reporter(self, pid: int) -> None:
         """Set the process whose steps count."""
@@ -90,7 +96,7 @@ class JobMeasurements:
         self, cpu_seconds: float, runnable: float, now: float, run_seconds: float
     ) -> None:
         """Record the CPU time and run time so far, and the number of recently runnable threads."""
-        self.usage.add(cpu_seconds, runnable, now)
+        self.waited += self.usage.add(cpu_seconds, runnable, now)
         self.phases.sample(cpu_seconds, run_seconds)
 
     def has_news(self, level: int) -> bool:

@@ -14,6 +14,8 @@ from tf_malleable.policies.queues.speedup import fit
 SETTLING_SECONDS: Final = 1.0
 # Old measurements fade, because a job has phases.
 _MEMORY_SECONDS = 60.0
+# Steps that end while a job waits for this part of the time may be done elsewhere, as on a GPU.
+_ELSEWHERE = 0.9
 _RECENT_SECONDS = 3.0
 # After this time a number of cores may be tried again; otherwise one bad measurement could keep
 # a job from an idle core forever. A trial takes seconds.
@@ -54,15 +56,31 @@ class Speedometer:
     _since: float = 0.0
     _sums: tuple[tuple[int, _Sum], ...] = ()
     regions: float | None = None
+    # Seconds since the last steps, and whether these ended while the job waited.
+    _waited: float = 0.0
+    _is_elsewhere: bool = False
 
     def change(self, cores: int, now: float) -> Speedometer:
         """Return the state after a change to `cores` cores, possibly 0."""
-        return replace(self, _cores=cores, _since=now) if cores != self._cores else self
+        if cores == self._cores:
+            return self
+        return replace(self, _cores=cores, _since=now, _waited=0.0)
 
-    def report(self, steps: float, total: float | None, now: float) -> Speedometer:
-        """Return the state after a report of the steps done and the total."""
+    def report(
+        self, steps: float, total: float | None, now: float, waited: float = 0.0
+    ) -> Speedometer:
+        """Return the state after a report.
+
+        Args:
+            steps: Steps done so far.
+            total: Total number of steps; None if unknown.
+            now: Time of the report.
+            waited: Seconds since the last report in which the job used no CPU. They count only if
+                its steps end in such seconds, too; else it waited for its input.
+        """
         if self.regions is not None:
-            return Speedometer(_cores=self._cores, _since=self._since).report(steps, total, now)
+            fresh = Speedometer(_cores=self._cores, _since=self._since)
+            return fresh.report(steps, total, now, waited)
         # The first steps began at an unknown time after the previous report.
         if not self.steps or steps < self.steps:
             return replace(self, steps=steps, total=total, _at=now)
@@ -77,17 +95,36 @@ class Speedometer:
         # measurement counts only if there is no other.
         has_ended = total is not None and steps >= total
         is_settled = self._cores and self._at >= self._since + SETTLING_SECONDS
-        if is_settled and not (has_ended and self.knows(self._cores)):
-            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds, now, self._cores)
-        return Speedometer(
-            steps, total, recent, now, self._cores, self._since, tuple(sorted(sums.items()))
+        waits = waited >= _ELSEWHERE * seconds
+        counted = max(0.0, seconds - waited)
+        if waits and done > 0:
+            # Once may be chance: the last tenth of a second is that in which it computes again.
+            counted = seconds + self._waited if self._is_elsewhere else 0.0
+        if is_settled and counted and not (has_ended and self.knows(self._cores)):
+            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, counted, now, self._cores)
+        return replace(
+            self,
+            steps=steps,
+            total=total,
+            recent=recent,
+            _at=now,
+            _sums=tuple(sorted(sums.items())),
+            _waited=0.0 if done > 0 or not is_settled else self._waited + waited,
+            _is_elsewhere=waits if done > 0 else self._is_elsewhere,
         )
 
-    def report_regions(self, regions: float, now: float) -> Speedometer:
-        """Return the state after a report of the parallel regions, which count without steps."""
+    def report_regions(self, regions: float, now: float, waited: float = 0.0) -> Speedometer:
+        """Return the state after a report of the parallel regions, which count without steps.
+
+        Args:
+            regions: Parallel regions so far.
+            now: Time of the report.
+            waited: As for report().
+        """
         if self.steps is not None:
             return self
-        measured = replace(self, steps=self.regions, regions=None).report(regions, None, now)
+        before = replace(self, steps=self.regions, regions=None)
+        measured = before.report(regions, None, now, waited)
         return replace(measured, steps=None, recent=None, regions=regions)
 
     def knows(self, cores: int) -> bool:

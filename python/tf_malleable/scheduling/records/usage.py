@@ -14,7 +14,8 @@ SAMPLE_SECONDS: Final = 0.1
 # Level of a job that uses all its cores, as far as is known.
 FULL: Final = -1
 SAMPLES: Final = 3
-# CPUs. A job with less than this idle counts as using all its cores.
+# CPUs. A job with less than this idle counts as using all its cores, and one that wants less as
+# waiting for its input.
 _BUSY = 0.2
 
 
@@ -35,13 +36,21 @@ class Usage:
     _used: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
 
-    def add(self, cpu_seconds: float, runnable: float, now: float) -> None:
-        """Add a sample: CPU time used so far, and number of runnable threads lately."""
+    def add(self, cpu_seconds: float, runnable: float, now: float) -> float:
+        """Add a sample: CPU time used so far, and number of runnable threads lately.
+
+        Returns:
+            Seconds since the last sample if the job waited for its input, else 0.
+        """
+        waited = 0.0
         if self.cpu_seconds is not None and self._at is not None and now > self._at:
             used = max(0.0, cpu_seconds - self.cpu_seconds) / (now - self._at)
             self._used.append(used)
             self._wanted.append(max(used, runnable))
+            if self._wanted[-1] < _BUSY:
+                waited = now - self._at
         self.cpu_seconds, self._at = cpu_seconds, now
+        return waited
 
     def note_watts(self, watts: float) -> None:
         """Note the power drawn for the job in the last second, in watts."""

@@ -84,6 +84,7 @@ class SimulatedJob:
         self._foresight = foresight
         self._speeds: dict[int, float] = {}
         self._phase: Phase = "starting"
+        self._waited = 0.0
         self._left = task.starting
         self._work_left = task.work
         self._at = record.submitted
@@ -162,6 +163,8 @@ class SimulatedJob:
             if self._phase == "working":
                 self._work_left -= done
             self.cpu_seconds += self._use * seconds
+            if self._phase in _ASLEEP:
+                self._waited += seconds
             if self.record.state == "running":
                 self._spent[self._phase] += seconds
             self._at = until
@@ -269,7 +272,10 @@ class SimulatedJob:
         work = task.work - self._work_left - rate * (now - at)
         done = max(work / task.seconds * task.steps, self.speed.steps or 0.0)
         if done >= 1:
-            self.speed = self.speed.report(done, task.steps if task.told is None else task.told, at)
+            waited = self._waited - (now - at if self._phase in _ASLEEP else 0.0)
+            self._waited -= waited
+            total = task.steps if task.told is None else task.told
+            self.speed = self.speed.report(done, total, at, waited)
 
     def _prepare_samples(self, now: float) -> None:
         """Note the samples before a change, which are all equal."""
