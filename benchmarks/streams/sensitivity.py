@@ -89,7 +89,7 @@ def draw(ratios: Mapping[str, Mapping[float, Mapping[str, float]]]) -> Figure:
         axes.axvline(getattr(USUAL, name), color="#9A9A9A", linewidth=0.8)
         axes.set_xlabel(name)
     figure.axes[0].set_ylabel("relative to the usual value")
-    figure.axes[0].legend()
+    figure.axes[-1].legend()
     return figure
 
 

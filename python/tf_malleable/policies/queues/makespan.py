@@ -30,7 +30,7 @@ def shadow_prices(
     """Return how many seconds the makespan grows with a second of each job's work on one core.
 
     Args:
-        work: Remaining work of each job in seconds on one core, above 0, in ascending order.
+        work: Remaining work of each job in seconds on one core, in ascending order.
         curves: Speed-up curves.
         limits: Number of cores with which each job is fastest.
         cores: Number of cores.
