@@ -111,7 +111,9 @@ def test_noisy_speeds_change_little(noise):
 
 @pytest.mark.parametrize(("cpus", "total"), [(20.0, 20), (5.0, 5)])
 def test_capacity_that_comes_or_goes_is_followed_at_once(cpus, total):
-    some = three(0.05)
+    # With one seed of 24, noise makes a training as fast with five CPUs as with four, so that it is
+    # said to need but one.
+    some = three(0.05, seed=2)
     some.pass_seconds(60)
     assert sum(some.cpus().values()) == 12
     some.cluster.rooms["n"] = NodeCapacity("n", cpus)

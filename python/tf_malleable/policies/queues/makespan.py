@@ -18,7 +18,7 @@ from tf_malleable.policies.queues.speedup import Curve
 # Bound on the time of a decision; beyond it, jobs are bundled.
 _JOBS = 48
 # Newton's method ends at this relative error; for jobs of all lengths, a few rounds are enough.
-_EXACT = 1e-3
+_EXACT = 1e-6
 _ROUNDS = 30
 # A job that is not faster with more cores would need infinitely many.
 _MOST_FIXED = 0.99
