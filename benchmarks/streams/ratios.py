@@ -117,24 +117,17 @@ def summary(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
 
 
 def by_cell(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
-    """Return a Markdown table with a line for each cell: turnaround with its interval, makespan.
+    """Return a Markdown table with a line for each cell.
 
     Args:
         against: Ratios by what they are relative to, cell and measure.
     """
     lines = [
-        f"| turnaround / makespan relative to | {' | '.join(against)} |",
+        f"| {' / '.join(MEASURES)} relative to | {' | '.join(against)} |",
         f"| --- |{' --- |' * len(against)}",
     ]
     for cell in dict.fromkeys(cell for cells in against.values() for cell in cells):
-        shown = []
-        for cells in against.values():
-            if cell in cells:
-                first, second = cells[cell]["turnaround"], cells[cell]["makespan"]
-                inside = f"{first.low:.3f} – {first.high:.3f}"
-                shown.append(f"{first.value:.3f} [{inside}] / {second.value:.3f}")
-            else:
-                shown.append("–")
+        shown = [_shown(cells[cell]) if cell in cells else "–" for cells in against.values()]
         lines.append(f"| {cell} | {' | '.join(shown)} |")
     return "\n".join(lines)
 

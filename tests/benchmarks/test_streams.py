@@ -66,9 +66,9 @@ def test_a_policy_is_compared_with_the_best_of_each_cell():
         summary({"the best": found}).splitlines()[2].startswith("| the best | 2 | 1.265 | 1.423 ")
     )
     lines = by_cell({"the best": found, "none": {"two": found["two"]}}).splitlines()
-    assert lines[0] == "| turnaround / makespan relative to | the best | none |"
+    assert lines[0] == "| turnaround / makespan / slowdown relative to | the best | none |"
     assert lines[2].startswith("| one | 1.423 [")
-    assert lines[2].endswith("] / 1.000 | – |")
+    assert lines[2].endswith("] / 1.000 / 1.00 | – |")
 
 
 @pytest.mark.parametrize("seed", range(100, 116))

@@ -109,11 +109,20 @@ def test_noisy_speeds_change_little(noise):
     assert 5 * sum(with_it) < sum(without), changes
 
 
-@pytest.mark.parametrize(("cpus", "total"), [(20.0, 20), (5.0, 5)])
-def test_capacity_that_comes_or_goes_is_followed_at_once(cpus, total):
-    # With one seed of 24, noise makes a training as fast with five CPUs as with four, so that it is
-    # said to need but one.
-    some = three(0.05, seed=2)
+# With noise, a training may be as fast with five CPUs as with four: a flat curve, also down to one.
+FLAT = pytest.mark.xfail(strict=True, reason="alike speeds with 4 and 5 CPUs count for 1, too")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "total", "seed"),
+    [
+        pytest.param(20.0, 20, 1, marks=FLAT),
+        (5.0, 5, 1),
+        *((20.0, 20, seed) for seed in range(2, 12)),
+    ],
+)
+def test_capacity_that_comes_or_goes_is_followed_at_once(cpus, total, seed):
+    some = three(0.05, seed=seed)
     some.pass_seconds(60)
     assert sum(some.cpus().values()) == 12
     some.cluster.rooms["n"] = NodeCapacity("n", cpus)

@@ -77,7 +77,7 @@ class SrptPolicy(CountingPolicy):
     ones and so report soon. Only jobs whose length is known are paused: a server, or a
     script that reports nothing, runs on with at least min.
 
-    Cores go where they add most speed, weighted by the prices of the jobs: how much the sum of
+    Cores go where they add most speed, weighted by the price of each job: how much the sum of
     turnarounds falls with a second of its work (see `turnaround`), and to a smaller part, how much
     the makespan does (see `makespan`). The less work a job has left than others, the higher its
     price, unless the last jobs would end late for it; jobs of unknown length have their mean
