@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,9 @@ def status_of_threads(pid: int) -> dict[int, dict[str, str]]:
     """Return what the kernel says of each thread, by number."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        lines = (task / "status").read_text().splitlines()
-        found[int(task.name)] = dict(line.split(":\t", 1) for line in lines)
+        with suppress(FileNotFoundError, ProcessLookupError):  # It may end in between.
+            lines = (task / "status").read_text().splitlines()
+            found[int(task.name)] = dict(line.split(":\t", 1) for line in lines)
     return found
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.support.commands import started, tfm
 from tests.support.controllers import TFM, Client, ask, controller, wait_for
 from tests.support.deadline import DEADLINE
+from tests.support.descriptors import open_files
 from tests.support.fixtures import directory as directory
 
 # Time enough for a loaded machine to submit a job to a controller that is idle.
@@ -111,11 +112,7 @@ def test_it_leaves_the_terminal_and_keeps_nothing_of_it(place):
     pid = place.pid()
     assert pid is not None
     assert os.getsid(pid) == pid
-    links = {
-        int(link.name): os.readlink(link)
-        for link in Path(f"/proc/{pid}/fd").iterdir()
-        if os.path.lexists(link)
-    }
+    links = open_files(pid)
     assert (links[0], links[1], links[2]) == (os.devnull, os.devnull, str(place.log))
     assert os.devnull not in {link for number, link in links.items() if number > 2}
     os.kill(pid, signal.SIGHUP)

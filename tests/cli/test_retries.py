@@ -14,6 +14,7 @@ import pytest
 from tests.support.commands import running, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
+from tests.support.descriptors import open_files
 
 pytestmark = pytest.mark.usefixtures("outputs")
 
@@ -59,15 +60,12 @@ def between_attempts(controller, tries) -> Iterator[tuple[str, int, Path]]:
     os.mkfifo(output, 0o600)
     pipe = os.open(output, os.O_RDWR | os.O_NONBLOCK)
 
-    def is_open() -> bool:
-        return str(output) in map(os.readlink, Path(f"/proc/{keeper}/fd").iterdir())
-
     try:
         with suppress(BlockingIOError):
             while True:
                 os.write(pipe, bytes(4096))
         go.touch()
-        wait_for(is_open)
+        wait_for(lambda: str(output) in open_files(keeper).values())
         yield job, keeper, output
         said = bytearray()
 

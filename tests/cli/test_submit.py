@@ -15,6 +15,7 @@ from tests.support import controllers
 from tests.support.commands import running, started, submitted, tfm
 from tests.support.controllers import TFM, job, wait_for
 from tests.support.deadline import DEADLINE
+from tests.support.descriptors import open_files
 
 pytestmark = pytest.mark.usefixtures("outputs")
 
@@ -69,9 +70,9 @@ def test_it_has_a_session_of_its_own_and_reads_nothing(controller):
         assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
         # Nobody who reads what tfm submit prints waits for the job.
         exit_file = str(Path(output).with_suffix(".exit"))
-        for process, known in ((pid, {os.devnull, output}), (keeper, {os.devnull, exit_file})):
-            links = Path(f"/proc/{process}/fd").iterdir()
-            assert {os.readlink(link) for link in links} == known
+        # The program may still be opening its libraries.
+        wait_for(lambda: {*open_files(pid).values()} == {os.devnull, output})
+        assert {*open_files(keeper).values()} == {os.devnull, exit_file}
     finally:
         os.kill(pid, signal.SIGKILL)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,4 +98,5 @@ class Teams:
     def confine(self, count: int) -> None:
         """Confine all threads of the program from outside, as a controller does."""
         for thread in os.listdir(f"/proc/{self.process.pid}/task"):
-            os.sched_setaffinity(int(thread), CPUS[:count])
+            with suppress(ProcessLookupError):  # It may end in between.
+                os.sched_setaffinity(int(thread), CPUS[:count])

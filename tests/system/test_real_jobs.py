@@ -127,8 +127,11 @@ def system(tmp_path):
 
 def masks(pid: int) -> set[frozenset[int]]:
     """Return the affinity masks of all threads of a process."""
-    threads = os.listdir(f"/proc/{pid}/task")
-    return {frozenset(os.sched_getaffinity(int(thread))) for thread in threads}
+    found = set()
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(ProcessLookupError):  # It may end in between.
+            found.add(frozenset(os.sched_getaffinity(int(thread))))
+    return found
 
 
 @pytest.mark.slow
