@@ -296,6 +296,14 @@ def test_cores_that_help_nobody_stay_idle():
     assert counts("efficient", 8, job("a", rates=slower)) == {"a": 2}
 
 
+def test_alike_speeds_with_nearly_as_many_cores_tell_nothing_of_fewer():
+    alike = (Rate(4, 10.0), Rate(5, 9.9))
+    assert counts("srpt", 8, job("a", rates=alike)) == {"a": 4}
+    assert counts("srpt", 8, job("a", rates=(Rate(2, 10.0), *alike))) == {"a": 1}
+    # It was measured with more cores than it may have now.
+    assert counts("srpt", 8, job("a", rates=alike, shape=Shape(1, 2, 2))) == {"a": 2}
+
+
 def test_small_steps_beside_others_and_everything_alone():
     known = job("known", rates=amdahl(0.2, 1, 2, 4, 8))
     new = running("new", {7}, rates=(Rate(1, 1.0),))

@@ -98,7 +98,7 @@ def three(noise: float, **options) -> Trainings:
 def test_noisy_speeds_change_little(noise):
     changes = []
     for is_steady in (True, False):
-        trainings = [three(noise, is_steady=is_steady, seed=seed) for seed in range(4)]
+        trainings = [three(noise, is_steady=is_steady, seed=seed) for seed in range(8)]
         for some in trainings:
             some.pass_seconds(20)  # Until some speeds are known.
             some.changes = 0
@@ -109,17 +109,10 @@ def test_noisy_speeds_change_little(noise):
     assert 5 * sum(with_it) < sum(without), changes
 
 
-# With noise, a training may be as fast with five CPUs as with four: a flat curve, also down to one.
-FLAT = pytest.mark.xfail(strict=True, reason="alike speeds with 4 and 5 CPUs count for 1, too")
-
-
 @pytest.mark.parametrize(
     ("cpus", "total", "seed"),
-    [
-        pytest.param(20.0, 20, 1, marks=FLAT),
-        (5.0, 5, 1),
-        *((20.0, 20, seed) for seed in range(2, 12)),
-    ],
+    # With some seeds, two measured speeds are alike, so that all cores but one seem of no use.
+    [(5.0, 5, 1), *((20.0, 20, seed) for seed in range(1, 12))],
 )
 def test_capacity_that_comes_or_goes_is_followed_at_once(cpus, total, seed):
     some = three(0.05, seed=seed)

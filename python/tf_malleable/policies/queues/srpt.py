@@ -373,7 +373,7 @@ def _entry(job: Job, assumed: _Assumed) -> _Entry:
     curve = fit(job.rates, assumed.curve)
     left = remaining_work(job, assumed.curve, assumed.usual_seconds)
     steps = steps_left(job)
-    limit = max(job.shape.min, curve.fastest(job.shape.max))
+    limit = max(job.shape.min, curve.fastest(job.shape.max), min(_told_least(job), job.shape.max))
     patience = OVERTAKING_SECONDS + OVERTAKING_RUN_TIMES * (job.run_seconds + left)
     group = (1.0, -job.priority)
     return _Entry(
@@ -391,6 +391,16 @@ def _entry(job: Job, assumed: _Assumed) -> _Entry:
         group=group,
         rank=(*group, geometric_step(left, assumed.factor)),
     )
+
+
+def _told_least(job: Job) -> int:
+    """Return the least number of cores of which measured speeds tell; 0 if of any.
+
+    Speeds with nearly as many cores differ by less than noise, and may so seem to be alike.
+    """
+    counts = [rate.cores for rate in job.rates]
+    least = min(counts, default=0)
+    return least if max(counts, default=0) < 2 * least else 0
 
 
 def _late_entry(job: Job, assumed: _Assumed) -> _Entry:
