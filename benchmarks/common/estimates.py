@@ -93,3 +93,15 @@ def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> Estimate:
     low, high = np.percentile(draws[0] / draws[1], [2.5, 97.5])
     ratio = float(np.median(pairs[0]) / np.median(pairs[1]))
     return Estimate(ratio, float(low), float(high), count)
+
+
+def geometric_ratio(ours: Sequence[float], others: Sequence[float]) -> Estimate:
+    """Return the geometric mean of the ratios of ours and others, bootstrapped over rounds.
+
+    Both have a value above 0 of each round, in the order of rounds.
+    """
+    logs = np.log(np.asarray(ours, dtype=float) / np.asarray(others, dtype=float))
+    count = logs.size
+    drawn = np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
+    low, high = np.exp(np.percentile(logs[drawn].mean(axis=1), [2.5, 97.5]))
+    return Estimate(float(np.exp(logs.mean())), float(low), float(high), count)

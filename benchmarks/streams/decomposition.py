@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.common.command_line import sayer
 from benchmarks.streams.cells import Cell, cells
-from benchmarks.streams.ratios import Fared, paired
+from benchmarks.streams.ratios import Fared, mean_ratio
 from benchmarks.streams.simulated import fared
 from examples.command_line import Parser
 from tf_malleable.model import Machine
@@ -80,10 +80,8 @@ def table(found: Mapping[str, Mapping[str, Sequence[Fared]]]) -> str:
     for name, of in found.items():
         ratios, spans = [], []
         for cell, each in of.items():
-            ratios.append(
-                paired([f.turnaround for f in each], [f.turnaround for f in base[cell]]).value
-            )
-            spans.append(paired([f.makespan for f in each], [f.makespan for f in base[cell]]).value)
+            ratios.append(mean_ratio(each, base[cell], "turnaround").value)
+            spans.append(mean_ratio(each, base[cell], "makespan").value)
         lines.append(
             f"| {name} | {geometric_mean(ratios):.3f} | {min(ratios):.3f} | {max(ratios):.3f} |"
             f" {geometric_mean(spans):.3f} |"

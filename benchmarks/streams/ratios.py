@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Final
 
-import numpy as np
-
-from benchmarks.common.estimates import Estimate, estimate
+from benchmarks.common.estimates import Estimate, geometric_ratio
 
 MEASURES: Final = ("turnaround", "makespan", "slowdown")
 
@@ -31,15 +29,17 @@ class Fared:
     slowdown: float
 
 
-def paired(ours: Sequence[float], others: Sequence[float]) -> Estimate:
-    """Return the geometric mean of the ratios of two policies, bootstrapped over streams.
+def mean_ratio(ours: Sequence[Fared], others: Sequence[Fared], measure: str) -> Estimate:
+    """Return the geometric mean of the ratios of a measure, bootstrapped over streams.
 
     Args:
-        ours: Values above 0 of one policy, a stream each.
-        others: Those of the other policy with the same streams.
+        ours: How streams fared under one policy.
+        others: How the same streams, in the same order, fared under another.
+        measure: One of `MEASURES`.
     """
-    ratios = [[one / other] for one, other in zip(ours, others, strict=True)]
-    return estimate(ratios, lambda samples: float(np.exp(np.log(samples).mean())))
+    return geometric_ratio(
+        [getattr(each, measure) for each in ours], [getattr(each, measure) for each in others]
+    )
 
 
 Runs = Mapping[str, Mapping[str, Mapping[int, Fared]]]
@@ -61,9 +61,10 @@ def compare(runs: Runs, base: str) -> dict[str, dict[str, dict[str, Estimate]]]:
             both = sorted(seeds.keys() & policies.get(base, {}).keys())
             if both:
                 found.setdefault(cell, {})[policy] = {
-                    measure: paired(
-                        [getattr(seeds[seed], measure) for seed in both],
-                        [getattr(policies[base][seed], measure) for seed in both],
+                    measure: mean_ratio(
+                        [seeds[seed] for seed in both],
+                        [policies[base][seed] for seed in both],
+                        measure,
                     )
                     for measure in MEASURES
                 }
@@ -89,7 +90,7 @@ def against_best(
         found[cell] = {}
         for measure in MEASURES:
             ours, *theirs = [[getattr(each[seed], measure) for seed in seeds] for each in every]
-            found[cell][measure] = paired(ours, min(theirs, key=geometric_mean))
+            found[cell][measure] = geometric_ratio(ours, min(theirs, key=geometric_mean))
     return found
 
 

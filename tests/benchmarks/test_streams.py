@@ -11,6 +11,7 @@ from dataclasses import fields
 
 import pytest
 
+from benchmarks.common.estimates import geometric_ratio
 from benchmarks.streams import sensitivity
 from benchmarks.streams.__main__ import main
 from benchmarks.streams.cells import Cell, cells, drawn, grid, philly
@@ -22,7 +23,6 @@ from benchmarks.streams.ratios import (
     by_cell,
     compare,
     means,
-    paired,
     summary,
     table,
 )
@@ -83,9 +83,9 @@ def test_every_drawn_cell_makes_a_stream_and_is_the_same_each_time(seed):
 
 def test_ratios_are_paired_by_the_stream():
     # Streams differ by a factor of ten, and the policies by 10 % in each.
-    ratio = paired([9.0, 90.0, 900.0], [10.0, 100.0, 1000.0])
+    ratio = geometric_ratio([9.0, 90.0, 900.0], [10.0, 100.0, 1000.0])
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.9, 0.9, 0.9))
-    mixed = paired([8.0, 12.5], [10.0, 10.0])
+    mixed = geometric_ratio([8.0, 12.5], [10.0, 10.0])
     assert mixed.value == pytest.approx(1.0)
     assert mixed.low < 0.9 < 1.1 < mixed.high
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_run_is_refused(arguments, said, capsys):
 
 
 def test_intervals_need_more_than_one_stream():
-    assert math.isclose(paired([1.0], [2.0]).value, 0.5)
+    assert math.isclose(geometric_ratio([1.0], [2.0]).value, 0.5)
 
 
 def test_the_decomposition_is_of_a_dozen_cells_and_says_what_a_switch_changes():

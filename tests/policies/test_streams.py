@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
-from statistics import fmean
 
 import pytest
 
 from benchmarks.streams.cells import KINDS, drawn
-from benchmarks.streams.ratios import Fared, paired
+from benchmarks.streams.ratios import Fared, mean_ratio
 from benchmarks.streams.simulated import bound, simulated
 from tf_malleable.policies.registry import DEFAULT
 
@@ -47,17 +45,10 @@ def test_the_default_beats_equal_shares_on_streams_that_nobody_has_seen():
         # With noise, a job may be faster than its curve says.
         if not cell.noise:
             assert all(one.turnaround >= each for one, each in zip(mine, least, strict=True)), cell
-        means[cell.spec] = math.exp(
-            fmean(
-                math.log(one.turnaround / other.turnaround)
-                for one, other in zip(mine, others, strict=True)
-            )
-        )
+        means[cell.spec] = mean_ratio(mine, others, "turnaround").value
         ours += mine
         equal += others
     message = f"TFM_TEST_SEED={first}: {means}"
     assert max(means.values()) <= MOST_IN_A_CELL, message
-    turnaround = paired([one.turnaround for one in ours], [one.turnaround for one in equal])
-    assert turnaround.value <= MOST_TURNAROUND, message
-    makespan = paired([one.makespan for one in ours], [one.makespan for one in equal])
-    assert makespan.value <= MOST_MAKESPAN, message
+    assert mean_ratio(ours, equal, "turnaround").value <= MOST_TURNAROUND, message
+    assert mean_ratio(ours, equal, "makespan").value <= MOST_MAKESPAN, message
