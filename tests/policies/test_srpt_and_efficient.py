@@ -35,9 +35,13 @@ def counts(policy: str, cpus: int, *jobs: Job) -> dict[str, int]:
 RUN_TIMES = {"short": 10.0, "usual": 30.0, "long": 10_000.0}
 
 
+# More than all cores could have done since a job of these tests was submitted: none was held up.
+DONE = 1000.0 * NOW
+
+
 def left(name: str, steps: float, serial: float = 0.5, **about: object) -> Job:
     rates = amdahl(serial, 1, 2)
-    return job(name, steps_done=10.0, steps_total=10.0 + steps, rates=rates, **about)
+    return job(name, steps_done=DONE, steps_total=DONE + steps, rates=rates, **about)
 
 
 def test_least_remaining_work_goes_first():
@@ -85,7 +89,12 @@ def test_of_jobs_of_unknown_length_none_has_more_cores_than_another():
     known = amdahl(0.1, 1, 2, 4, 8)
     told = [
         running(
-            f"job {n}", {n}, run_seconds=10.0, rates=known, steps_done=1.0, steps_total=100.0**n
+            f"job {n}",
+            {n},
+            run_seconds=10.0,
+            rates=known,
+            steps_done=DONE,
+            steps_total=DONE + 100.0**n,
         )
         for n in range(1, 3)
     ]
@@ -249,7 +258,7 @@ def test_cores_go_to_jobs_that_compute_before_those_that_start_or_end():
 
 def test_a_program_that_may_not_compute_yet_gets_fewer_cores_than_one_that_does():
     known = amdahl(0.05, 1, 2, 4, 8)
-    short = job("short", rates=known, steps_done=1.0, steps_total=11.0)
+    short = job("short", rates=known, steps_done=DONE, steps_total=DONE + 10.0)
     new = job("short", rates=known)
     shape = Shape(1, 16, 16)
     beside = replace(left("long", 5000, 0.05), shape=shape)
@@ -279,6 +288,34 @@ def test_noise_moves_no_core_of_many():
 def test_poor_speedups_share_and_good_ones_queue():
     assert counts("srpt", 2, left("a", 20, 0.5), left("b", 50, 0.5)) == {"a": 1, "b": 1}
     assert counts("srpt", 2, left("a", 20, 0.01), left("b", 50, 0.01)) == {"a": 2}
+
+
+def test_the_longer_the_present_jobs_took_the_earlier_all_are_to_end():
+    """Then others keep arriving, and will wait for the last of them."""
+    shape, rates, of_short = Shape(1, 64, 64), amdahl(0.05, 1, 8, 64), []
+    for slowdown in (0.01, 1.0, 2.0, 5.0, 20.0):
+        # Alone on 64 cores, a job is 15.4 times as fast as on one.
+        done = NOW * 15.4 / slowdown
+        jobs = [
+            job(name, shape=shape, rates=rates, steps_done=done, steps_total=done + steps)
+            for name, steps in (("short", 50.0), ("long", 500.0))
+        ]
+        of_short.append(counts("srpt", 64, *jobs)["short"])
+    assert of_short[0] == of_short[1]
+    assert of_short[1:] == sorted(set(of_short[1:]), reverse=True)
+
+
+def test_a_notebook_that_is_idle_for_days_does_not_show_that_the_machine_is_busy():
+    shape, rates = Shape(1, 64, 64), amdahl(0.05, 1, 8, 64)
+    jobs = [
+        job(name, shape=shape, rates=rates, steps_done=DONE, steps_total=DONE + steps)
+        for name, steps in (("short", 50.0), ("long", 500.0))
+    ]
+    found = [
+        counts("srpt", 64, *jobs, job("idle", -days * 86_400.0, steps_done=20.0, rates=rates))
+        for days in (0, 3)
+    ]
+    assert found[0] == found[1]
 
 
 def test_cores_go_where_the_next_one_helps_most_in_proportion():

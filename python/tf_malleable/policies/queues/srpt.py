@@ -33,6 +33,8 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # times as fast as with one. It is derived: above 2/3, two such jobs share two cores; with less, the
 # first would get both, although nothing is known of either.
 _LOSS: Final = 0.7
+# Relative speed below which the present jobs are held up by other things than each other.
+_SLOWEST: Final = 0.01
 # A speed is known after the second in which a job settles, and two reports; a step takes twice as
 # long with half the cores, and two of them may be needed.
 _TRIAL_SECONDS: Final = 3.0
@@ -48,7 +50,8 @@ class Constants:
             they shorten the turnarounds of the present jobs most. But other jobs keep arriving,
             and the work left is an estimate: so differences count less. With 0 all jobs would
             count alike.
-        makespan: How much a percent of the makespan is worth, in percent of the mean turnaround.
+        later: Part of the jobs yet to arrive that wait longer if the present ones end later. Most
+            do not, as they are shorter than what will be left.
         computes: Probability that a program computes that has reported no step. Until then it
             imports and builds on one core; nothing tells when it computes.
         noise: Relative differences up to this, above 0, are taken for noise: pausing and moving
@@ -58,7 +61,7 @@ class Constants:
     """
 
     urgency: float = 0.4
-    makespan: float = 0.1
+    later: float = 0.12
     computes: float = 0.5
     noise: float = 0.125
     usual_seconds: float = USUAL_SECONDS
@@ -113,9 +116,7 @@ class SrptPolicy(CountingPolicy):
         curves = [entry.curve for entry in entries]
         usable = [entry.usable for entry in entries]
         odds = [self._constants.computes if job.steps_done is None else 1.0 for job in ranked]
-        # By Little's law, the turnarounds of all jobs are the makespan times the usual number of
-        # present ones. So a part of the one is worth as much as the same part of the others.
-        scale = self._constants.makespan * len(entries)
+        scale = self._constants.later * _delayed(entries, usable, cores, now)
         found = [
             price + scale * growth
             for price, growth in zip(
@@ -148,6 +149,29 @@ class SrptPolicy(CountingPolicy):
                 only, counts[only.job.id], now, self._constants.noise
             )
         return Decision(_steadied(ranked, counts, self._constants.noise), review_at)
+
+
+def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: float) -> float:
+    """Return how many later jobs a second delays in which all cores do nothing.
+
+    It delays the n present ones and all that arrive until the machine has caught up: n r / (1 - r)
+    more if what arrives needs a part r of all cores. How large that is shows in the present jobs:
+    of jobs that share a machine, each takes 1 / (1 - r) times as long as alone (M/G/1 with
+    processor sharing; Kleinrock, "Time-shared systems: a theoretical treatment", Journal of the
+    ACM, 1967). If no job tells what it has done, r is taken for a half.
+    """
+    worked = slowed = 0.0
+    for entry, most in zip(entries, usable, strict=True):
+        age = now - entry.job.submitted
+        if entry.job.steps_done and age > 0.0:
+            # Steps may have been done before, as by a program that goes on from a checkpoint.
+            alone = entry.job.steps_done * entry.curve.one / entry.curve.speedup(min(most, cores))
+            alone = min(alone, age)
+            # Jobs count by their work: one that has been idle for days, as a notebook, by little.
+            worked += alone
+            slowed += alone * alone / age
+    slowdown = worked / max(slowed, _SLOWEST * worked) if worked > 0.0 else 2.0
+    return len(entries) * (slowdown - 1.0)
 
 
 def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
