@@ -117,18 +117,26 @@ def summary(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
     return "\n".join(lines)
 
 
-def by_cell(against: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> str:
+def by_cell(
+    against: Mapping[str, Mapping[str, Mapping[str, Estimate]]],
+    columns: Sequence[tuple[str, str]],
+) -> str:
     """Return a Markdown table with a line for each cell.
 
     Args:
         against: Ratios by what they are relative to, cell and measure.
+        columns: What the ratios of a column are relative to, and of what measure they are; the
+            first has intervals.
     """
     lines = [
-        f"| {' / '.join(MEASURES)} relative to | {' | '.join(against)} |",
-        f"| --- |{' --- |' * len(against)}",
+        f"| setting | {' | '.join(f'{measure} / {name}' for name, measure in columns)} |",
+        f"| --- |{' --- |' * len(columns)}",
     ]
     for cell in dict.fromkeys(cell for cells in against.values() for cell in cells):
-        shown = [_shown(cells[cell]) if cell in cells else "–" for cells in against.values()]
+        found = [against[name].get(cell, {}).get(measure) for name, measure in columns]
+        shown = ["–" if ratio is None else f"{ratio.value:.3f}" for ratio in found]
+        if found[0] is not None:
+            shown[0] += f" [{found[0].low:.3f}, {found[0].high:.3f}]"
         lines.append(f"| {cell} | {' | '.join(shown)} |")
     return "\n".join(lines)
 

@@ -36,11 +36,11 @@ class RunsFile:
             path.write_text(json.dumps({"commit": commit}) + "\n")
 
     def _read(self, commit: str | None) -> None:
-        first, *lines = self._path.read_text().splitlines() or [""]
+        whole, newline, rest = self._path.read_text().rpartition("\n")
+        first, *lines = whole.splitlines() or [""]
         try:
             of = json.loads(first)["commit"]
-            # The last line may be cut off.
-            for line in [line for line in lines if line.endswith("]")]:
+            for line in lines:
                 cell, policy, seed, *measures = json.loads(line)
                 self.found[Key(cell, policy, seed)] = Fared(*measures)
         except (ValueError, KeyError, TypeError):
@@ -49,6 +49,9 @@ class RunsFile:
             raise BenchmarkError(
                 f"the simulations in {self._path} are of another commit: choose another --out"
             )
+        if rest:
+            # The last line was cut off, and the next one is not to go on from there.
+            self._path.write_text(whole + newline)
 
     def add(self, key: Key, fared: Fared) -> None:
         """Add a simulation."""
@@ -56,10 +59,3 @@ class RunsFile:
         line = json.dumps([*key, fared.turnaround, fared.makespan, fared.slowdown])
         with self._path.open("a") as file:
             file.write(f"{line}\n")
-
-    def runs(self) -> dict[str, dict[str, dict[int, Fared]]]:
-        """Return all simulations by cell, policy and seed."""
-        runs: dict[str, dict[str, dict[int, Fared]]] = {}
-        for key, fared in self.found.items():
-            runs.setdefault(key.cell, {}).setdefault(key.policy, {})[key.seed] = fared
-        return runs

@@ -65,10 +65,12 @@ def test_a_policy_is_compared_with_the_best_of_each_cell():
     assert (
         summary({"the best": found}).splitlines()[2].startswith("| the best | 2 | 1.265 | 1.423 ")
     )
-    lines = by_cell({"the best": found, "none": {"two": found["two"]}}).splitlines()
-    assert lines[0] == "| turnaround / makespan / slowdown relative to | the best | none |"
+    columns = [("the best", "turnaround"), ("the best", "slowdown"), ("none", "makespan")]
+    lines = by_cell({"the best": found, "none": {"two": found["two"]}}, columns).splitlines()
+    assert lines[0] == "| setting | turnaround / the best | slowdown / the best | makespan / none |"
     assert lines[2].startswith("| one | 1.423 [")
-    assert lines[2].endswith("] / 1.000 / 1.00 | – |")
+    assert lines[2].endswith("] | 1.000 | – |")
+    assert lines[3] == "| two | 1.125 [1.125, 1.125] | 1.000 | 1.000 |"
 
 
 @pytest.mark.parametrize("seed", range(100, 116))
@@ -143,6 +145,9 @@ def test_a_campaign_goes_on_where_it_ended(tmp_path, capsys):
     assert 0.3 < ratios["bound"]["turnaround"]["value"] < 1.0
     assert ratios["equal"]["makespan"]["value"] == 1.0
     assert (tmp_path / "results.png").stat().st_size > 1000
+    # What is no policy has as many seeds as it was asked for.
+    assert main([*said, "--seeds", "1-3", "--known-seeds", "2"]) == 0
+    assert "3 of 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
