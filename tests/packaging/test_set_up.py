@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from scikit_build_core import build
 
 from tests.support.deadline import DEADLINE
 
@@ -115,6 +117,16 @@ def test_pre_commit_runs_what_make_lint_runs():
     of_make = [re.sub(r" (\.|\$\(CLANG_FORMAT_FILES\))$", "", line) for line in lint.splitlines()]
     assert len(hooks) == 5
     assert sorted(hook.removeprefix("env ") for hook in hooks) == sorted(of_make)
+
+
+def test_wheels_are_built_with_what_the_dist_group_installs(tmp_path, monkeypatch):
+    """`make dist` builds without isolation, also where apt has installed no CMake and no Ninja."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    group = re.search(r"^dist = \[\n(.*?)^\]", Path("pyproject.toml").read_text(), re.M | re.S)
+    assert group is not None
+    has = {Requirement(text).name for text in re.findall('"(.+)"', group[1])}
+    assert {Requirement(text).name for text in build.get_requires_for_build_wheel({})} <= has
 
 
 def test_cleaning_keeps_measurements():
