@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--known-seeds",
         type=positive,
         default=1,
-        help="seeds of the bound and the reference: first N",
+        help="how many of the seeds the bound and the reference have",
     )
     line.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
     line.add_argument("--out", type=Path, default=Path("out/streams"))

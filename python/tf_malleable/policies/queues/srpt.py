@@ -62,7 +62,7 @@ class Constants:
 
     urgency: float = 0.4
     later: float = 0.12
-    computes: float = 0.5
+    computes: float = 0.65
     noise: float = 0.125
     usual_seconds: float = USUAL_SECONDS
 
@@ -81,10 +81,10 @@ class SrptPolicy(CountingPolicy):
     script that reports nothing, runs on with at least min.
 
     Cores go where they add most speed, weighted by the price of each job: how much the sum of
-    turnarounds falls with a second of its work (see `turnaround`), and to a smaller part, how much
-    the makespan does (see `makespan`). The less work a job has left than others, the higher its
-    price, unless the last jobs would end late for it; jobs of unknown length have their mean
-    price. A program that has reported no step may not be able to use more
+    turnarounds falls with a second of its work (see `turnaround`), and how much the makespan does
+    (see `makespan`), the more so the busier the machine has been. The less work a job has left
+    than others, the higher its price, unless the last jobs would end late for it; jobs of unknown
+    length have their mean price. A program that has reported no step may not be able to use more
     than one core yet, so other cores count half there. Each running job has at least min. A
     job of higher priority counts as shorter than any of lower priority. A job that has been
     without cores for more than ten minutes plus three times its length is late: late jobs go
