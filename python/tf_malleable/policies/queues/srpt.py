@@ -85,7 +85,7 @@ class SrptPolicy(CountingPolicy):
     (see `makespan`), the more so the busier the machine has been. The less work a job has left
     than others, the higher its price, unless the last jobs would end late for it; jobs of unknown
     length have their mean price. A program that has reported no step may not be able to use more
-    than one core yet, so other cores count half there. Each running job has at least min. A
+    than one core yet, so other cores count less there. Each running job has at least min. A
     job of higher priority counts as shorter than any of lower priority. A job that has been
     without cores for more than ten minutes plus three times its length is late: late jobs go
     before all others, in order of arrival, each point of priority counting as a minute earlier.
