@@ -33,8 +33,8 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # times as fast as with one. It is derived: above 2/3, two such jobs share two cores; with less, the
 # first would get both, although nothing is known of either.
 _LOSS: Final = 0.7
-# Relative speed below which the present jobs are held up by other things than each other.
-_SLOWEST: Final = 0.01
+# Jobs that take even longer are held up by other things than each other.
+_MOST_SLOWDOWN: Final = 100.0
 # A speed is known after the second in which a job settles, and two reports; a step takes twice as
 # long with half the cores, and two of them may be needed.
 _TRIAL_SECONDS: Final = 3.0
@@ -170,7 +170,7 @@ def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: 
             # Jobs count by their work: one that has been idle for days, as a notebook, by little.
             worked += alone
             slowed += alone * alone / age
-    slowdown = worked / max(slowed, _SLOWEST * worked) if worked > 0.0 else 2.0
+    slowdown = min(_MOST_SLOWDOWN, worked / slowed) if slowed > 0.0 else 2.0
     return len(entries) * (slowdown - 1.0)
 
 
