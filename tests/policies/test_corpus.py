@@ -38,11 +38,10 @@ NEARLY = {
 # jobs on 4 cores, the reverse, by 24 %. The cores go where the mean turnaround falls.
 TRADED = {
     ("alike", 4): (1.02, 1.06),
-    ("alike", 16): (1.04, 1.05),
-    ("alike", 256): (1.08, 1.05),
-    ("constrained", 2): (1.04, 1.05),
+    ("alike", 256): (1.05, 1.05),
+    ("constrained", 2): (1.03, 1.05),
     # While one of few jobs waits for input, the others cannot always use its cores.
-    **{("naps", cores): (1.13, 1.05) for cores in SIZES},
+    **{("naps", cores): (1.06, 1.05) for cores in SIZES},
 }
 # The default may be so much worse than the best of the others for a workload.
 TOLERANCE = 1.02
