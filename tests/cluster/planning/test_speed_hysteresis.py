@@ -94,11 +94,14 @@ def three(noise: float, **options) -> Trainings:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.1, 0.2, 0.3])
-def test_noisy_speeds_change_little(noise):
+def test_noisy_speeds_change_little():
     changes = []
     for is_steady in (True, False):
-        trainings = [three(noise, is_steady=is_steady, seed=seed) for seed in range(8)]
+        trainings = [
+            three(noise, is_steady=is_steady, seed=seed)
+            for noise in (0.1, 0.2, 0.3)
+            for seed in range(8)
+        ]
         for some in trainings:
             some.pass_seconds(20)  # Until some speeds are known.
             some.changes = 0
@@ -106,7 +109,7 @@ def test_noisy_speeds_change_little(noise):
         changes.append([some.changes for some in trainings])
     with_it, without = changes
     assert max(with_it) <= 8, changes
-    assert 5 * sum(with_it) < sum(without), changes
+    assert 10 * sum(with_it) < sum(without), changes
 
 
 @pytest.mark.parametrize(
