@@ -305,7 +305,7 @@ def test_the_longer_the_present_jobs_took_the_earlier_all_are_to_end():
     assert of_short[1:] == sorted(set(of_short[1:]), reverse=True)
 
 
-@pytest.mark.parametrize("steps", [5e-324, 5e-322, 1e-160, 1e300])
+@pytest.mark.parametrize("steps", [-1e9, 5e-324, 5e-322, 1e-160, 1e300])
 def test_any_number_of_steps_may_be_said(steps):
     jobs = [job(name, rates=amdahl(0.05, 1, 8), steps_done=steps) for name in "ab"]
     assert counts("srpt", 8, *jobs) == {"a": 4, "b": 4}

@@ -163,10 +163,10 @@ def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: 
     worked = slowed = 0.0
     for entry, most in zip(entries, usable, strict=True):
         age = now - entry.job.submitted
-        if entry.job.steps_done and age > 0.0:
+        steps = entry.job.steps_done or 0.0
+        if steps > 0.0 and age > 0.0:
             # Steps may have been done before, as by a program that goes on from a checkpoint.
-            alone = entry.job.steps_done * entry.curve.one / entry.curve.speedup(min(most, cores))
-            alone = min(alone, age)
+            alone = min(age, steps * entry.curve.one / entry.curve.speedup(min(most, cores)))
             # Jobs count by their work: one that has been idle for days, as a notebook, by little.
             worked += alone
             slowed += alone * alone / age
