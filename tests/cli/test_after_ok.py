@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.support.accounts import has_ended
 from tests.support.commands import started, submitted, tfm
 from tests.support.controllers import wait_for
 
@@ -73,7 +74,7 @@ def test_a_controller_that_was_away_knows_it(start, tmp_path, code):
     pid = before.get(f"/v1/jobs/{first}")["pid"]
     before.stop(signal.SIGKILL)
     (tmp_path / "go").touch()
-    wait_for(lambda: not _runs(pid))
+    wait_for(lambda: has_ended(pid))
     after = start()
     if code == 0:
         assert tfm("wait", third).returncode == 0
@@ -90,11 +91,3 @@ def test_a_cancelled_job_has_not_succeeded(controller):
         second = submitted("--after-ok", "first", "--", "echo", "ran")
         assert tfm("cancel", "first").returncode == 0
         assert ended(controller, second) == ("cancelled", "job 1 did not succeed")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.accounts import has_ended
 from tests.support.commands import tfm
 from tests.support.controllers import TFM, ask, wait_for
 from tests.support.deadline import DEADLINE
@@ -171,7 +172,7 @@ def test_it_takes_the_place_of_one_in_the_background(systemctl, tmp_path):
     try:
         pid = ask(socket, "GET", "/v1")[1]["pid"]
         assert tfm("service", "install", "--user").returncode == 0
-        wait_for(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not cmdline(pid))
+        wait_for(lambda: has_ended(pid))
         assert not socket.exists()
         assert cmdline(job["pid"]) == "sleep 600"
     finally:
