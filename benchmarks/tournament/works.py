@@ -95,6 +95,8 @@ def run(policy: str, works: Sequence[Work], machine: Machine | int) -> dict[str,
     for work in works:
         rates = [Rate(cores, work.rate(cores)) for cores in work.known]
         knowledge.learn_rates(speed_key(_UID, work.id), rates)
+        if work.known and work.reports:
+            knowledge.learn_start(speed_key(_UID, work.id), work.startup)
         if work.foreseen:
             seconds = work.startup + work.seconds
             knowledge.learn_run_seconds(command_key(_UID, work.id, ()), seconds)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.records import live
 from tf_malleable.model import Rate
-from tf_malleable.scheduling.records.lessons import Knowledge, Lessons, is_same_program
+from tf_malleable.scheduling.records.lessons import Knowledge, Lessons, is_same_program, passed_on
 
 RATES = (Rate(1, 6.0), Rate(2, 10.0))
 
@@ -27,6 +27,21 @@ def test_no_name_reaches_what_another_user_taught():
     knowledge.learn(live(1, uid=1000), RATES, finished=False)
     assert knowledge.lessons(live(2, uid=0, name="1000:train.py")).rates == ()
     assert knowledge.lessons(live(3, uid=0, name="")).rates == ()
+
+
+def test_the_start_of_a_program_is_learned_whatever_its_arguments():
+    knowledge = Knowledge()
+    mine = live(1, uid=1000)
+    assert knowledge.lessons(mine).expected_start is None
+    for start, expected in ((None, None), (10.0, 10.0), (20.0, (0.7 * 10 + 20) / 1.7)):
+        knowledge.learn(mine, (), start=start, finished=False)
+        other = replace(mine, command=("python", "train.py", "--more"))
+        assert knowledge.lessons(other).expected_start == (
+            None if expected is None else pytest.approx(expected)
+        )
+    assert knowledge.lessons(replace(mine, uid=1001)).expected_start is None
+    lessons = passed_on(knowledge.lessons(mine), mine, other, Lessons(expected_seconds=7.0))
+    assert lessons == replace(knowledge.lessons(other), expected_seconds=7.0)
 
 
 def test_the_same_program_is_one_of_the_same_user():

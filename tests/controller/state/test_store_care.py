@@ -15,6 +15,7 @@ from tests.support.records import ended, live, run_seconds, span
 from tf_malleable.controller.state.schema import VERSION
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.model import Rate
+from tf_malleable.scheduling.records.lessons import Start
 
 
 @pytest.fixture
@@ -31,6 +32,7 @@ def filled(path) -> None:
         store.add_span(span(number + 2, 1.0, 2.0))
         store.knowledge.learn_rates(f"job-{number}", [Rate(1, 6.0)])
         store.knowledge.learn_run_seconds(f"command-{number}", 10.0)
+        store.knowledge.learn_start(f"job-{number}", 5.0)
         store.next_id()
     store.close()
 
@@ -47,6 +49,7 @@ BAD = {
     "spans": "UPDATE spans SET span = x'ff' WHERE job = '3'",
     "speeds": "UPDATE speeds SET speeds = CAST(x'ff' AS TEXT) WHERE name = 'job-1'",
     "run_times": "UPDATE run_times SET run_time = '1,2' WHERE command = 'command-1'",
+    "starts": "UPDATE starts SET start = '{\"seconds\": -1}' WHERE name = 'job-1'",
 }
 
 
@@ -65,6 +68,8 @@ def test_one_bad_row_is_set_aside_and_the_others_are_used(path, caplog, table):
     assert bool(store.knowledge.rates("job-2"))
     assert (run_seconds(store.knowledge, "command-1") is None) == (table == "run_times")
     assert run_seconds(store.knowledge, "command-2") == 10.0
+    assert (store.knowledge.starts.get("job-1") is None) == (table == "starts")
+    assert store.knowledge.starts.get("job-2") == Start(5.0, 1.0)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
     assert str(path) in warnings[0]

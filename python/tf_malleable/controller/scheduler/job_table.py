@@ -594,7 +594,11 @@ class Roster:
         self._drop(live)
         finished = outcome == "finished"
         self._store.knowledge.learn(
-            record, live.measured.speed.rates, live.measured.peak_mem, finished=finished
+            record,
+            live.measured.speed.rates,
+            live.measured.peak_mem,
+            course.first_step_seconds,
+            finished=finished,
         )
         self._teach(record)
         self._request_decision()

@@ -45,6 +45,7 @@ ENDED = Table("jobs", ("id",), "record")
 SPANS = Table("spans", ("job", "begin"), "span")
 SPEEDS = Table("speeds", ("name",), "speeds")
 RUN_TIMES = Table("run_times", ("command",), "run_time")
+STARTS = Table("starts", ("name",), "start")
 
 
 @dataclass(frozen=True)

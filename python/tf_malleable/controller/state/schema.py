@@ -40,6 +40,11 @@ MOST_SPANS: Final = 10_000
 SPAN_BYTES: Final = 200
 """Bytes that a span is counted for: about what one takes on a machine of 32 CPUs."""
 
+STARTS: Final = """
+CREATE TABLE IF NOT EXISTS starts (name TEXT PRIMARY KEY, start TEXT NOT NULL)
+"""
+"""Table of what is learned of the starts of programs. Older controllers ignore it."""
+
 # A row that is no JSON counts for nobody; it must not keep the file from being opened.
 USER_OF_JOB: Final = (
     "CASE WHEN json_valid(record)"

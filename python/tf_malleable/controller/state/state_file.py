@@ -24,6 +24,7 @@ from tf_malleable.controller.state.schema import (
     CREATE,
     JOBS_BY_USER,
     SET_ASIDE,
+    STARTS,
     VERSION,
     upgrades,
 )
@@ -266,6 +267,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             _upgrade(connection, version)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(SET_ASIDE)
+        connection.execute(STARTS)
         connection.execute(JOBS_BY_USER)
         _vacuum_if_sparse(connection)
         _reserve_pages(connection)

@@ -9,7 +9,7 @@ all calls keep working, and the queue is written as soon as that is possible aga
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ from tf_malleable.controller.state.rows import (
     RUN_TIMES,
     SPANS,
     SPEEDS,
+    STARTS,
     BadRow,
     Table,
     decode,
@@ -45,7 +46,7 @@ from tf_malleable.controller.state.rows import (
 from tf_malleable.controller.state.schema import MOST_SPANS
 from tf_malleable.controller.state.state_file import StateFile, Statement, StoreError, Value
 from tf_malleable.scheduling.records.job_record import Record
-from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime
+from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime, Start
 from tf_malleable.scheduling.records.recently_set import RecentlySet
 
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
@@ -66,6 +67,7 @@ _T = TypeVar("_T")
 _RECORDS = msgspec.json.Decoder(list[Record])
 _SPEEDS = msgspec.json.Decoder(list[tuple[Learned, ...]])
 _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
+_STARTS = msgspec.json.Decoder(list[Start])
 
 
 class Store:
@@ -123,8 +125,11 @@ class Store:
         self._live = {record.id: record for _, record in records}
         speeds = self._good(SPEEDS, SPEEDS.query("ORDER BY rowid"), (), _SPEEDS)
         times = self._good(RUN_TIMES, RUN_TIMES.query("ORDER BY rowid"), (), _RUN_TIMES)
+        starts = self._good(STARTS, STARTS.query("ORDER BY rowid"), (), _STARTS)
         self.knowledge = Knowledge(
-            RecentlySet(speeds, _KEPT_NAMES), RecentlySet(times, _KEPT_COMMANDS)
+            RecentlySet(speeds, _KEPT_NAMES),
+            RecentlySet(times, _KEPT_COMMANDS),
+            RecentlySet(starts, _KEPT_NAMES),
         )
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
         self._reserved = retention.next_number(self._file)
@@ -323,13 +328,18 @@ class Store:
         return bool(
             self._queued_live
             or self._queued_ended
-            or self.knowledge.speeds.unwritten
-            or self.knowledge.run_times.unwritten
+            or any(known.unwritten for _, known in self._learned)
             or self._queued_settings
             or self._queued_statements
             or self._bad
             or self._next + _NUMBERS_AHEAD != self._reserved
         )
+
+    @property
+    def _learned(self) -> Iterator[tuple[Table, RecentlySet[Any]]]:
+        yield SPEEDS, self.knowledge.speeds
+        yield RUN_TIMES, self.knowledge.run_times
+        yield STARTS, self.knowledge.starts
 
     def _write(self, most_spans: int = _SPANS_AT_ONCE) -> None:
         spans = list(islice(self._queued_spans, most_spans))
@@ -341,15 +351,14 @@ class Store:
             self._queued_spans.popleft()
         self._queued_live.clear()
         self._queued_ended.clear()
-        self.knowledge.speeds.unwritten.clear()
-        self.knowledge.run_times.unwritten.clear()
+        for _, known in self._learned:
+            known.unwritten.clear()
         self._queued_settings.clear()
         self._queued_statements.clear()
         self._bad.clear()
 
     def _changes(self, spans: Sequence[Span], surplus: Sequence[str]) -> list[Statement]:
-        live, speeds = self._queued_live.items(), self.knowledge.speeds.unwritten.items()
-        times = self.knowledge.run_times.unwritten.items()
+        live = self._queued_live.items()
         return [
             # First, so that a row written now is not mistaken for a bad one.
             *(statement for bad in self._bad for statement in bad.moving()),
@@ -368,19 +377,7 @@ class Store:
                 "REPLACE INTO spans VALUES (?, ?, ?)",
                 [(span.job, span.begin, encode(span)) for span in spans],
             ),
-            ("DELETE FROM speeds WHERE name = ?", [(name,) for name, known in speeds if not known]),
-            (
-                "REPLACE INTO speeds VALUES (?, ?)",
-                [(name, encode(known)) for name, known in speeds if known],
-            ),
-            (
-                "DELETE FROM run_times WHERE command = ?",
-                [(key,) for key, known in times if not known],
-            ),
-            (
-                "REPLACE INTO run_times VALUES (?, ?)",
-                [(key, encode(known)) for key, known in times if known],
-            ),
+            *(change for table, known in self._learned for change in _kept(table, known.unwritten)),
             ("REPLACE INTO settings VALUES (?, ?)", list(self._queued_settings.items())),
             ("DELETE FROM spans WHERE job = ?", [(job,) for job in surplus]),
             ("DELETE FROM jobs WHERE id = ?", [(job,) for job in surplus]),
@@ -389,3 +386,18 @@ class Store:
 
 def _submission(record: Record) -> tuple[float, int, str]:
     return record.submitted, len(record.id), record.id
+
+
+def _kept(table: Table, changes: Mapping[str, object]) -> list[Statement]:
+    """Return the statements for changes by key; None stands for a dropped value."""
+    (key,) = table.keys
+    return [
+        (
+            f"DELETE FROM {table.name} WHERE {key} = ?",
+            [(name,) for name, value in changes.items() if value is None],
+        ),
+        (
+            f"REPLACE INTO {table.name} VALUES (?, ?)",
+            [(name, encode(value)) for name, value in changes.items() if value is not None],
+        ),
+    ]

@@ -101,6 +101,7 @@ def job_of(
         steps_total=speed.total,
         rates=rates_of(speed, lessons),
         expected_seconds=expected_seconds(record, lessons),
+        expected_start=lessons.expected_start,
         user=record.counted_for,
         area=record.area,
         load=load,

@@ -50,6 +50,19 @@ class RunTime:
 
 
 @dataclass(frozen=True)
+class Start:
+    """Start of the jobs of a user and name.
+
+    Attributes:
+        seconds: Weighted mean of the seconds with cores until the first step begins.
+        weight: Sum of the jobs' weights, at least 1.
+    """
+
+    seconds: float
+    weight: float
+
+
+@dataclass(frozen=True)
 class Lessons:
     """Lessons of earlier jobs about a job.
 
@@ -57,11 +70,14 @@ class Lessons:
         rates: Speeds of jobs of the same user and name, fewest cores first.
         expected_seconds: Run time of the same command, in seconds; None if it never finished.
         peak_mem: Maximum memory of the same command, in bytes; None if unknown.
+        expected_start: Seconds with cores until the first step begins, of jobs of the same user and
+            name; None if none has reported steps.
     """
 
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
     peak_mem: float | None = None
+    expected_start: float | None = None
 
 
 def speed_key(uid: int, name: str) -> str:
@@ -145,30 +161,42 @@ class Knowledge:
     Args:
         speeds: Learned speeds by :func:`speed_key`.
         run_times: Learned run times by :func:`command_key`.
+        starts: Learned starts by :func:`speed_key`.
     """
 
     def __init__(
         self,
         speeds: RecentlySet[tuple[Learned, ...]] | None = None,
         run_times: RecentlySet[RunTime] | None = None,
+        starts: RecentlySet[Start] | None = None,
     ) -> None:
         self.speeds: RecentlySet[tuple[Learned, ...]] = RecentlySet() if speeds is None else speeds
         self.run_times: RecentlySet[RunTime] = RecentlySet() if run_times is None else run_times
+        self.starts: RecentlySet[Start] = RecentlySet() if starts is None else starts
 
     def lessons(self, record: Record) -> Lessons:
         """Return the lessons of earlier jobs about a job."""
-        rates = self.rates(speed_key(record.uid, record.program))
-        known = self.run_times.get(_key(record))
-        if known is None:
-            return Lessons(rates)
-        return Lessons(rates, known.seconds, known.peak_mem)
+        program = speed_key(record.uid, record.program)
+        start, run_time = self.starts.get(program), self.run_times.get(_key(record))
+        return Lessons(
+            self.rates(program),
+            None if run_time is None else run_time.seconds,
+            None if run_time is None else run_time.peak_mem,
+            None if start is None else start.seconds,
+        )
 
     def rates(self, key: str) -> tuple[Rate, ...]:
         """Return the speeds of earlier jobs, by their key, fewest cores first."""
         return tuple(Rate(s.cores, s.steps_per_second) for s in self.speeds.get(key) or ())
 
     def learn(
-        self, record: Record, rates: Iterable[Rate], peak: float | None = None, *, finished: bool
+        self,
+        record: Record,
+        rates: Iterable[Rate],
+        peak: float | None = None,
+        start: float | None = None,
+        *,
+        finished: bool,
     ) -> None:
         """Learn from a job that has ended.
 
@@ -176,11 +204,15 @@ class Knowledge:
             record: The job's record at its end.
             rates: Speeds that the job reached.
             peak: Maximum memory that the job used, in bytes; None if unknown.
+            start: Seconds with cores until its first step began; None if unknown.
             finished: Whether the job ended by itself, with exit code 0. The run times of failed
                 and cancelled jobs are ignored, and so is their memory, unless it was more
                 than expected.
         """
-        self.learn_rates(speed_key(record.uid, record.program), rates)
+        program = speed_key(record.uid, record.program)
+        self.learn_rates(program, rates)
+        if start is not None:
+            self.learn_start(program, start)
         key = _key(record)
         if finished:
             self.learn_run_seconds(key, record.run_seconds, peak)
@@ -194,6 +226,13 @@ class Knowledge:
         blended = blend(self.speeds.get(key) or (), rates)
         if blended:
             self.speeds.set(key, blended)
+
+    def learn_start(self, key: str, seconds: float) -> None:
+        """Learn the seconds until the first step of one more job, by its key; see :func:`blend`."""
+        weight, known = 1.0, self.starts.get(key)
+        if known is not None:
+            seconds, weight = _mean(known.seconds, known.weight, seconds)
+        self.starts.set(key, Start(seconds, weight))
 
     def learn_run_seconds(self, command: str, seconds: float, peak: float | None = None) -> None:
         """Learn the run time, and memory if known, of one more run of a command, by its key."""
@@ -212,7 +251,7 @@ def passed_on(known: Lessons, ended: Record, record: Record, lessons: Lessons) -
     if is_same_command(record, ended):
         return known
     if is_same_program(record, ended):
-        return replace(lessons, rates=known.rates)
+        return replace(lessons, rates=known.rates, expected_start=known.expected_start)
     return lessons
 
 

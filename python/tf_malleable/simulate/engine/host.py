@@ -391,7 +391,8 @@ class Host:
         self._sampled.pop(name, None)
         alike = self._alike[record.uid, record.program]
         alike.discard(name)
-        self._knowledge.learn(record, job.speed.rates, finished=not failed)
+        start = job.course.first_step_seconds
+        self._knowledge.learn(record, job.speed.rates, start=start, finished=not failed)
         known = self._knowledge.lessons(record)
         for other in alike:
             live = self.jobs[other]
