@@ -266,6 +266,24 @@ def test_a_program_that_may_not_compute_yet_gets_fewer_cores_than_one_that_does(
     assert 1 < counts("srpt", 16, beside, replace(new, shape=shape))["short"] < computes
 
 
+def test_a_program_whose_start_is_known_has_its_cores_from_the_moment_it_computes():
+    shape, known = Shape(1, 16, 16), amdahl(0.05, 1, 2, 4, 8)
+    beside = replace(left("long", 5000, 0.05), shape=shape)
+
+    def of_new(**about: object) -> tuple[int, float | None]:
+        new = running("new", {0}, rates=known, shape=shape, expected_start=5.0, **about)
+        found = create("srpt").decide([beside, new], 16, NOW)  # type: ignore[attr-defined]
+        return found.cores["new"], found.review_at
+
+    assert of_new(run_seconds=2.0) == (1, NOW + 3.0)
+    computes, review_at = of_new(run_seconds=5.0)
+    assert (computes, review_at) == (of_new(run_seconds=2.0, steps_done=1.0)[0], None)
+    assert computes > 1
+    # It prepares its data with several processes.
+    assert of_new(run_seconds=2.0, used_cpus=4.0) == (computes, None)
+    assert of_new(run_seconds=2.0, used_cpus=1.1)[0] == 1
+
+
 def test_noise_moves_no_core_of_many():
     shape = Shape(1, 64, 64)
     a, b = (
@@ -292,17 +310,17 @@ def test_poor_speedups_share_and_good_ones_queue():
 
 def test_the_longer_the_present_jobs_took_the_earlier_all_are_to_end():
     """Then others keep arriving, and will wait for the last of them."""
-    shape, rates, of_short = Shape(1, 64, 64), amdahl(0.05, 1, 8, 64), []
+    shape, rates, of_long = Shape(1, 64, 64), amdahl(0.05, 1, 8, 64), []
     for slowdown in (0.01, 1.0, 2.0, 5.0, 20.0):
         # Alone on 64 cores, a job is 15.4 times as fast as on one.
         done = NOW * 15.4 / slowdown
         jobs = [
             job(name, shape=shape, rates=rates, steps_done=done, steps_total=done + steps)
-            for name, steps in (("short", 50.0), ("long", 500.0))
+            for name, steps in (*((f"short {n}", 50.0) for n in range(8)), ("long", 500.0))
         ]
-        of_short.append(counts("srpt", 64, *jobs)["short"])
-    assert of_short[0] == of_short[1]
-    assert of_short[1:] == sorted(set(of_short[1:]), reverse=True)
+        of_long.append(counts("srpt", 64, *jobs)["long"])
+    assert of_long[0] == of_long[1]
+    assert of_long[1:] == sorted(set(of_long[1:]))
 
 
 @pytest.mark.parametrize("steps", [-1e9, 5e-324, 5e-322, 1e-160, 1e300])

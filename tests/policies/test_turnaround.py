@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tf_malleable.policies.queues.speedup import Curve
-from tf_malleable.policies.queues.turnaround import hand_out, prices
+from tf_malleable.policies.queues.turnaround import elasticity, hand_out, prices
 
 
 def least_turnaround(curves: list[Curve], limits: list[int], cores: int) -> list[int]:
@@ -52,6 +52,31 @@ def total(left: tuple[float, ...], curve: Curve, cores: int, choose: Choose) -> 
             after = tuple(w - s * step for w, s in pairs if w - s * step > 1e-9)
             best = min(best, len(left) * step + total(after, curve, cores, choose))
     return best
+
+
+@pytest.mark.parametrize(("jobs", "serial"), [(4, 0.05), (10, 0.05), (8, 0.3), (64, 0.05)])
+def test_cores_do_more_for_more_jobs_by_what_fewer_a_job_waste(jobs, serial):
+    # n jobs with a serial part s do C / (1 - s + s C / n) on C cores: so e = s w / (1 - s + s w) of
+    # w = C / n cores a job.
+    width = 64 / jobs
+    expected = serial * width / (1 - serial + serial * width)
+    found = elasticity([Curve(1.0, serial)] * jobs, [64] * jobs, 64)
+    assert found == pytest.approx(expected, abs=0.05)
+
+
+def test_cores_do_no_more_for_jobs_that_wait_and_as_much_more_for_those_that_need_none_else():
+    linear = Curve(1.0, 0.0)
+    assert elasticity([linear] * 65, [64] * 65, 64) == elasticity([], [], 64) == 0.0
+    assert elasticity([linear] * 4, [64] * 4, 64) == pytest.approx(0.0)
+    assert elasticity([linear] * 4, [8] * 4, 64) == 1.0
+
+
+def test_where_a_core_adds_as_much_the_job_that_came_first_gets_it():
+    curve = Curve(1.0, 0.1)
+    assert hand_out([curve] * 2, [8] * 2, 5, [1.0, 1.0]) == [3, 2]
+    assert hand_out([curve] * 2, [8] * 2, 5, [1.0, 1.0], arrivals=[7.0, 3.0]) == [2, 3]
+    # Which of them run is another question.
+    assert hand_out([curve] * 2, [8] * 2, 1, [1.0, 1.0], arrivals=[7.0, 3.0]) == [1, 0]
 
 
 @pytest.mark.parametrize("serial", [0.0, 0.05, 0.2, 0.4, 0.8, 1.0])

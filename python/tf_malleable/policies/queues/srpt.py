@@ -23,7 +23,7 @@ from tf_malleable.policies.queues.remaining_work import (
     steps_left,
 )
 from tf_malleable.policies.queues.speedup import Curve, fit
-from tf_malleable.policies.queues.turnaround import hand_out, prices
+from tf_malleable.policies.queues.turnaround import elasticity, hand_out, prices
 from tf_malleable.policies.shares.core_counts import CountingPolicy, Decision, least, present
 from tf_malleable.policies.shares.max_min_shares import fill
 from tf_malleable.policies.shares.placement import first_started
@@ -33,6 +33,8 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # times as fast as with one. It is derived: above 2/3, two such jobs share two cores; with less, the
 # first would get both, although nothing is known of either.
 _LOSS: Final = 0.7
+# Probability that a program computes of whose start nothing is known: nothing tells either way.
+_COMPUTES: Final = 0.5
 # Jobs that take even longer are held up by other things than each other.
 _MOST_SLOWDOWN: Final = 100.0
 # A speed is known after the second in which a job settles, and two reports; a step takes twice as
@@ -52,17 +54,14 @@ class Constants:
             count alike.
         later: Part of the jobs yet to arrive that wait longer if the present ones end later. Most
             do not, as they are shorter than what will be left.
-        computes: Probability that a program computes that has reported no step. Until then it
-            imports and builds on one core; nothing tells when it computes.
         noise: Relative differences up to this, above 0, are taken for noise: pausing and moving
             cores is not free. Jobs whose work differs by less are served in order of arrival, and
             no core moves while no job would gain or lose a larger part of its cores.
         usual_seconds: Length assumed for a job of unknown length until it has run for longer.
     """
 
-    urgency: float = 0.4
-    later: float = 0.12
-    computes: float = 0.65
+    urgency: float = 0.25
+    later: float = 0.16
     noise: float = 0.125
     usual_seconds: float = USUAL_SECONDS
 
@@ -84,13 +83,14 @@ class SrptPolicy(CountingPolicy):
     turnarounds falls with a second of its work (see `turnaround`), and how much the makespan does
     (see `makespan`), the more so the busier the machine has been. The less work a job has left
     than others, the higher its price, unless the last jobs would end late for it; jobs of unknown
-    length have their mean price. A program that has reported no step may not be able to use more
-    than one core yet, so other cores count less there. Each running job has at least min. A
-    job of higher priority counts as shorter than any of lower priority. A job that has been
-    without cores for more than ten minutes plus three times its length is late: late jobs go
-    before all others, in order of arrival, each point of priority counting as a minute earlier.
-    A job whose min does not fit beside shorter ones that leave cores idle goes before them if
-    that makes them wait less than it would wait.
+    length have their mean price. A program that takes as long as its earlier runs to begin its
+    first step needs one core until then; if nothing is known of its start, other cores count half.
+    Where a core would add as much to several jobs, the one that came first gets it. Each running
+    job has at least min. A job of higher priority counts as shorter than any of lower priority. A
+    job that has been without cores for more than ten minutes plus three times its length is late:
+    late jobs go before all others, in order of arrival, each point of priority counting as a minute
+    earlier. A job whose min does not fit beside shorter ones that leave cores idle goes before them
+    if that makes them wait less than it would wait.
 
     A job that has the machine to itself and whose speed is known with one number of cores only gets
     half of them for some seconds, if that costs less than noise would.
@@ -115,7 +115,7 @@ class SrptPolicy(CountingPolicy):
         ranked = [entry.job for entry in entries]
         curves = [entry.curve for entry in entries]
         usable = [entry.usable for entry in entries]
-        odds = [self._constants.computes if job.steps_done is None else 1.0 for job in ranked]
+        odds = [_computes(job) for job in ranked]
         scale = self._constants.later * _delayed(entries, usable, cores, now)
         found = [
             price + scale * growth
@@ -126,7 +126,7 @@ class SrptPolicy(CountingPolicy):
             )
         ]
         weights = _weights(entries, found, self._constants.urgency)
-        best = hand_out(curves, usable, cores, weights, odds)
+        best = hand_out(curves, usable, cores, weights, odds, [job.submitted for job in ranked])
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
         if wide is not None:
@@ -151,15 +151,44 @@ class SrptPolicy(CountingPolicy):
         return Decision(_steadied(ranked, counts, self._constants.noise), review_at)
 
 
+def _computes(job: Job) -> float:
+    """Return the probability that a program uses more than one core if it has more.
+
+    Until its first step it imports and builds on one core.
+    """
+    if job.steps_done is None and job.expected_start is None:
+        return _COMPUTES
+    return 0.0 if _is_starting(job) else 1.0
+
+
+def _is_starting(job: Job) -> bool:
+    """Return whether a program has not begun its first step yet and needs no second core."""
+    return (
+        job.steps_done is None
+        and job.expected_start is not None
+        and job.run_seconds < job.expected_start
+        # Some prepare their data with many processes first.
+        and round(job.used_cpus or 0.0) <= 1
+    )
+
+
 def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: float) -> float:
     """Return how many later jobs a second delays in which all cores do nothing.
 
-    It delays the n present ones and all that arrive until the machine has caught up: n r / (1 - r)
-    more if what arrives needs a part r of all cores. How large that is shows in the present jobs:
-    of jobs that share a machine, each takes 1 / (1 - r) times as long as alone (M/G/1 with
-    processor sharing; Kleinrock, "Time-shared systems: a theoretical treatment", Journal of the
-    ACM, 1967). If no job tells what it has done, r is taken for a half.
+    It delays the n present ones and all that arrive until the machine has caught up. It does so in
+    two ways, whose rates add up:
+
+    - It has spare capacity. If what arrives needs a part r of it, n r / (1 - r) more are delayed.
+      How large r is shows in the present jobs: of jobs that share a machine, each takes
+      1 / (1 - r) times as long as alone (M/G/1 with processor sharing; Kleinrock, "Time-shared
+      systems: a theoretical treatment", Journal of the ACM, 1967). If no job tells what it has
+      done, r is taken for a half.
+    - The more jobs there are, the more it does, as each has fewer cores. If it does a part e / n
+      more with one more job (see `elasticity`), n (1 - e) / e more are delayed (the fluid limit:
+      a backlog of δ jobs falls by e δ / n of the jobs that end per second, who are as many as
+      arrive).
     """
+    crowding = elasticity([entry.curve for entry in entries], usable, cores)
     worked = slowed = 0.0
     for entry, most in zip(entries, usable, strict=True):
         age = now - entry.job.submitted
@@ -171,7 +200,9 @@ def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: 
             worked += alone
             slowed += alone * alone / age
     slowdown = min(_MOST_SLOWDOWN, worked / slowed) if slowed > 0.0 else 2.0
-    return len(entries) * (slowdown - 1.0)
+    if slowdown <= 1.0 or crowding >= 1.0:
+        return 0.0
+    return len(entries) / (1.0 / (slowdown - 1.0) + crowding / (1.0 - crowding))
 
 
 def _weights(entries: Sequence[_Entry], found: Sequence[float], urgency: float) -> list[float]:
@@ -470,16 +501,22 @@ def _review_at(
     entries: Sequence[_Entry], counts: dict[str, int], now: float, factor: float
 ) -> float | None:
     """Return when time alone will change which jobs run, or how; None if it will not."""
-    if len(counts) == len(entries):
-        return None
-    times = [entry.late_at for entry in entries if not entry.is_late and entry.job.id not in counts]
-    # A job of unknown or exceeded length counts as longer the longer it runs.
-    times += [
-        now
-        + (
-            expected_left(job)
-            or factor ** geometric_step(job.run_seconds, factor) - job.run_seconds
-        )
-        for job in [entry.job for entry in entries if entry.is_timed and entry.job.id in counts]
+    times = [
+        now + job.expected_start - job.run_seconds
+        for job in [entry.job for entry in entries if entry.job.id in counts]
+        if job.expected_start is not None and _is_starting(job)
     ]
+    if len(counts) < len(entries):
+        times += [
+            entry.late_at for entry in entries if not entry.is_late and entry.job.id not in counts
+        ]
+        # A job of unknown or exceeded length counts as longer the longer it runs.
+        times += [
+            now
+            + (
+                expected_left(job)
+                or factor ** geometric_step(job.run_seconds, factor) - job.run_seconds
+            )
+            for job in [entry.job for entry in entries if entry.is_timed and entry.job.id in counts]
+        ]
     return max(min(times), now + _SHORTEST_REVIEW_SECONDS) if times else None

@@ -50,6 +50,7 @@ def hand_out(
     cores: int,
     weights: Sequence[float],
     odds: Sequence[float] | None = None,
+    arrivals: Sequence[float] | None = None,
 ) -> list[int]:
     """Return the number of cores of each job: each core goes where it adds most.
 
@@ -57,17 +58,22 @@ def hand_out(
         curves: Speed-up curves.
         limits: Maximum number of cores each job can use.
         cores: Number of cores to share out.
-        weights: Weight of each job's speed; of equal ones, earlier jobs go first.
+        weights: Weight of each job's speed; of equal ones, if there are too few cores, earlier
+            jobs go first.
         odds: Probability that a job can use more than one core; None if all can.
+        arrivals: Times of arrival; where a core adds as much to two jobs, the earlier one gets it.
+            None if they are in order.
     """
     counts = [0] * len(curves)
     speeds = [1.0] * len(curves)
     # The first core makes each job as fast as on one core; only so many jobs can get one.
     first = sorted(range(len(curves)), key=weights.__getitem__, reverse=True)[:cores]
-    queue = [(-weights[index], index) for index in first]
+    # Nobody loses a core to a newcomer of which nothing else is known.
+    queue = [(-weights[index], arrivals[index] if arrivals else 0.0, index) for index in first]
+    heapq.heapify(queue)
     free = cores
     while free and queue:
-        index = queue[0][1]
+        _, arrived, index = queue[0]
         counts[index] += 1
         free -= 1
         count, curve = counts[index], curves[index]
@@ -78,10 +84,35 @@ def hand_out(
             speeds[index] = speed
             gain *= 1.0 if odds is None else odds[index]
         if gain > 0.0:
-            heapq.heapreplace(queue, (-gain, index))
+            heapq.heapreplace(queue, (-gain, arrived, index))
         else:
             heapq.heappop(queue)
     return counts
+
+
+def elasticity(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> float:
+    """Return how much more all cores do if there are more jobs, relatively: 0 to 1; 0 of none.
+
+    With one more of n jobs like these, they do a part e / n more, as fewer cores a job are more
+    efficient. What they do is homogeneous in jobs and cores, so by Euler's theorem e is 1 less
+    what a part more of all cores would add.
+
+    Args:
+        curves: Speed-up curves.
+        limits: Maximum number of cores each job can use, at least 1.
+        cores: Number of cores that do as much as they can.
+    """
+    if not 0 < len(curves) <= cores:
+        return 0.0
+    counts = hand_out(curves, limits, cores, [1.0] * len(curves))
+    each = list(zip(curves, counts, limits, strict=True))
+    speed = sum([curve.speedup(count) for curve, count, _ in each])
+    gains = [
+        curve.speedup(count + 1) - curve.speedup(count)
+        for curve, count, most in each
+        if count < most
+    ]
+    return max(0.0, 1.0 - cores * max([0.0, *gains]) / speed)
 
 
 def _solve(curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int) -> list[float]:
