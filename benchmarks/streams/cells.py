@@ -19,6 +19,22 @@ STARTUP_SECONDS: Final = 5.0
 DRAWN: Final = 60
 _FIRST: Final = 1
 _JOBS: Final = 200
+# Mean run time in seconds, and standard deviation of its logarithm.
+_RUN_TIMES: Final = {
+    # 83,152 above 0 in cluster-trace-gpu-v2020/analysis/philly_runtime.csv of
+    # github.com/alibaba/clusterdata.
+    "Philly's": (14614, 2.18),
+    # 1,580,464 jobs with GPUs have a median of 206 s, as helios_cluster_summary.csv of
+    # github.com/S-Lab-System-Group/HeliosArtifact says: σ² = 2 ln(mean / median).
+    "Helios'": (6652, 2.64),
+    # 7,255 pods that were scheduled and deleted in cluster-trace-gpu-v2023/csv/
+    # openb_pod_list_default.csv of github.com/alibaba/clusterdata.
+    "Alibaba's": (28949, 1.88),
+    # 10,000 jobs in the Standard Workload Format, made by the model that Lublin and Feitelson
+    # fitted to three logs ("The workload on parallel supercomputers", 2003): data/lublin_256.swf of
+    # github.com/DIR-LAB/deep-batch-scheduler.
+    "Lublin's": (4863, 3.02),
+}
 KINDS: Final = ("bursts", "daily", "256 cores", "mixed curves", "users", "silent", "noisy", "plain")
 
 
@@ -62,17 +78,12 @@ def grid() -> Iterator[Cell]:
             )
 
 
-def philly() -> Iterator[Cell]:
-    """Yield cells whose jobs are as long as those of Philly.
-
-    The 83,152 run times above 0 in `cluster-trace-gpu-v2020/analysis/philly_runtime.csv` of
-    github.com/alibaba/clusterdata have a mean of 14,614 s, a median of 1,186 s, and logarithms with
-    a standard deviation of 2.18.
-    """
-    for cores, load in product((16, 64), (0.5, 0.8)):
+def traces() -> Iterator[Cell]:
+    """Yield cells whose jobs are as long as those of public traces."""
+    for (name, (mean, sigma)), cores, load in product(_RUN_TIMES.items(), (16, 64), (0.5, 0.8)):
         yield Cell(
-            f"Philly's run times, {cores} cores, load {load:g}",
-            f"jobs={_JOBS},load={load:g},sizes=lognormal,sigma=2.18,mean=14614,max-cores=8,"
+            f"{name} run times, {cores} cores, load {load:g}",
+            f"jobs={_JOBS},load={load:g},sizes=lognormal,sigma={sigma},mean={mean},max-cores=8,"
             "curves=amdahl:0.05",
             cores,
         )
@@ -114,7 +125,7 @@ def drawn(seed: int, jobs: int = _JOBS) -> Cell:
 def cells() -> dict[str, Cell]:
     """Return the cells of the published tables, by name."""
     more = (drawn(seed) for seed in range(_FIRST, _FIRST + DRAWN))
-    return {cell.name: cell for cell in (*grid(), *more, *philly())}
+    return {cell.name: cell for cell in (*grid(), *more, *traces())}
 
 
 def _serial(rng: random.Random) -> float:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.common.estimates import geometric_ratio
 from benchmarks.streams import sensitivity
 from benchmarks.streams.__main__ import main
-from benchmarks.streams.cells import Cell, cells, drawn, grid, philly
+from benchmarks.streams.cells import Cell, cells, drawn, grid, traces
 from benchmarks.streams.decomposition import SWITCHES, chosen, switched
 from benchmarks.streams.decomposition import table as decomposition
 from benchmarks.streams.ratios import (
@@ -38,10 +38,10 @@ def fared(turnaround: float) -> Fared:
     return Fared(turnaround, 100.0, 2.0)
 
 
-def test_there_are_90_cells_of_a_grid_60_that_were_drawn_and_4_of_a_trace():
+def test_there_are_90_cells_of_a_grid_60_that_were_drawn_and_16_of_traces():
     assert len(list(grid())) == 90
-    assert len(list(philly())) == 4
-    assert len(cells()) == 154
+    assert len(list(traces())) == 16
+    assert len(cells()) == 166
     kinds = Counter(name.split(": ")[1].split(",")[0] for name in list(cells())[90:150])
     assert len(kinds) == 8
     assert min(kinds.values()) >= 7
