@@ -60,7 +60,7 @@ class Constants:
         usual_seconds: Length assumed for a job of unknown length until it has run for longer.
     """
 
-    urgency: float = 0.25
+    urgency: float = 0.3
     later: float = 0.16
     noise: float = 0.125
     usual_seconds: float = USUAL_SECONDS
