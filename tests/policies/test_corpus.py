@@ -32,7 +32,6 @@ NEARLY = {
     ("again", 256): 1.04,
     ("long_beside_short", 256): 1.14,
     ("bursts", 16): 1.03,
-    ("bursts", 256): 1.03,
     **{("naps", cores): 1.13 for cores in SIZES},
 }
 # In these a static alternative has a shorter makespan, and a longer mean turnaround; or, of alike
@@ -42,7 +41,7 @@ TRADED = {
     ("alike", 256): (1.05, 1.05),
     ("constrained", 2): (1.03, 1.05),
     # While one of few jobs waits for input, the others cannot always use its cores.
-    **{("naps", cores): (1.08, 1.05) for cores in SIZES},
+    **{("naps", cores): (1.03, 1.05) for cores in SIZES},
 }
 # The default may be so much worse than the best of the others for a workload.
 TOLERANCE = 1.02

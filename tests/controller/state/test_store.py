@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.support.records import WAITING, ended, live, run_seconds, span
 from tf_malleable.controller.state.store import CPUS, Store, default_state, read_history
 from tf_malleable.model import Rate
-from tf_malleable.scheduling.records.lessons import Start
+from tf_malleable.scheduling.records.lessons import Startup
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_starts_are_learned_by_name(store):
     store.knowledge.learn_start("a", 10.0)
     reopened = again(store)
     reopened.knowledge.learn_start("a", 20.0)
-    assert reopened.knowledge.starts.get("a") == Start(pytest.approx((0.7 * 10 + 20) / 1.7), 1.7)
+    assert reopened.knowledge.starts.get("a") == Startup(pytest.approx((0.7 * 10 + 20) / 1.7), 1.7)
     reopened.close()
 
 
@@ -223,7 +223,7 @@ def test_a_file_from_before_starts_were_learned_goes_on(store):
     assert upgraded.knowledge.rates("a") == (Rate(1, 6.0),)
     upgraded.knowledge.learn_start("a", 10.0)
     reopened = again(upgraded)
-    assert reopened.knowledge.starts.get("a") == Start(10.0, 1.0)
+    assert reopened.knowledge.starts.get("a") == Startup(10.0, 1.0)
     reopened.close()
 
 

@@ -15,7 +15,7 @@ from tests.support.records import ended, live, run_seconds, span
 from tf_malleable.controller.state.schema import VERSION
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.model import Rate
-from tf_malleable.scheduling.records.lessons import Start
+from tf_malleable.scheduling.records.lessons import Startup
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_one_bad_row_is_set_aside_and_the_others_are_used(path, caplog, table):
     assert (run_seconds(store.knowledge, "command-1") is None) == (table == "run_times")
     assert run_seconds(store.knowledge, "command-2") == 10.0
     assert (store.knowledge.starts.get("job-1") is None) == (table == "starts")
-    assert store.knowledge.starts.get("job-2") == Start(5.0, 1.0)
+    assert store.knowledge.starts.get("job-2") == Startup(5.0, 1.0)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
     assert str(path) in warnings[0]

@@ -46,7 +46,7 @@ from tf_malleable.controller.state.rows import (
 from tf_malleable.controller.state.schema import MOST_SPANS
 from tf_malleable.controller.state.state_file import StateFile, Statement, StoreError, Value
 from tf_malleable.scheduling.records.job_record import Record
-from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime, Start
+from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime, Startup
 from tf_malleable.scheduling.records.recently_set import RecentlySet
 
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
@@ -67,7 +67,7 @@ _T = TypeVar("_T")
 _RECORDS = msgspec.json.Decoder(list[Record])
 _SPEEDS = msgspec.json.Decoder(list[tuple[Learned, ...]])
 _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
-_STARTS = msgspec.json.Decoder(list[Start])
+_STARTS = msgspec.json.Decoder(list[Startup])
 
 
 class Store:

@@ -50,8 +50,8 @@ class RunTime:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Start of the jobs of a user and name.
+class Startup:
+    """Time that the jobs of a user and name take to start.
 
     Attributes:
         seconds: Weighted mean of the seconds with cores until the first step begins.
@@ -168,11 +168,11 @@ class Knowledge:
         self,
         speeds: RecentlySet[tuple[Learned, ...]] | None = None,
         run_times: RecentlySet[RunTime] | None = None,
-        starts: RecentlySet[Start] | None = None,
+        starts: RecentlySet[Startup] | None = None,
     ) -> None:
         self.speeds: RecentlySet[tuple[Learned, ...]] = RecentlySet() if speeds is None else speeds
         self.run_times: RecentlySet[RunTime] = RecentlySet() if run_times is None else run_times
-        self.starts: RecentlySet[Start] = RecentlySet() if starts is None else starts
+        self.starts: RecentlySet[Startup] = RecentlySet() if starts is None else starts
 
     def lessons(self, record: Record) -> Lessons:
         """Return the lessons of earlier jobs about a job."""
@@ -232,7 +232,7 @@ class Knowledge:
         weight, known = 1.0, self.starts.get(key)
         if known is not None:
             seconds, weight = _mean(known.seconds, known.weight, seconds)
-        self.starts.set(key, Start(seconds, weight))
+        self.starts.set(key, Startup(seconds, weight))
 
     def learn_run_seconds(self, command: str, seconds: float, peak: float | None = None) -> None:
         """Learn the run time, and memory if known, of one more run of a command, by its key."""
