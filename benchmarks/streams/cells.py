@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Settings of streams: 90 of a grid, any number drawn from a wide space, and some of a trace."""
+"""Settings of streams: 90 of a grid, any number drawn from a wide space, and some of traces."""
 
 from __future__ import annotations
 

@@ -158,18 +158,15 @@ def _computes(job: Job) -> float:
     """
     if job.steps_done is None and job.expected_start is None:
         return _COMPUTES
-    return 0.0 if _is_starting(job) else 1.0
+    return 0.0 if _starting_seconds(job) > 0.0 else 1.0
 
 
-def _is_starting(job: Job) -> bool:
-    """Return whether a program has not begun its first step yet and needs no second core."""
-    return (
-        job.steps_done is None
-        and job.expected_start is not None
-        and job.run_seconds < job.expected_start
-        # Some prepare their data with many processes first.
-        and round(job.used_cpus or 0.0) <= 1
-    )
+def _starting_seconds(job: Job) -> float:
+    """Return for how long a program will need no second core; 0 if not known to start."""
+    # Some prepare their data with many processes first.
+    if job.steps_done is not None or job.expected_start is None or round(job.used_cpus or 0.0) > 1:
+        return 0.0
+    return max(0.0, job.expected_start - job.run_seconds)
 
 
 def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: float) -> float:
@@ -502,9 +499,9 @@ def _review_at(
 ) -> float | None:
     """Return when time alone will change which jobs run, or how; None if it will not."""
     times = [
-        now + job.expected_start - job.run_seconds
-        for job in [entry.job for entry in entries if entry.job.id in counts]
-        if job.expected_start is not None and _is_starting(job)
+        now + seconds
+        for entry in entries
+        if entry.job.id in counts and (seconds := _starting_seconds(entry.job)) > 0.0
     ]
     if len(counts) < len(entries):
         times += [
