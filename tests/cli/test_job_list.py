@@ -335,6 +335,18 @@ def test_a_job_is_shown_with_what_it_waits_for(controller):
     )
 
 
+def test_how_long_a_program_will_take_to_its_first_step_is_shown(controller):
+    program = "import time, tf_malleable as tfm; tfm.progress(1, 2); time.sleep(600)"
+    line = re.compile(r"^time to first step +\d+(\.\d+)? s$", re.MULTILINE)
+    with started("run", "--name", "x", "--", sys.executable, "-c", program) as first:
+        wait_for(lambda: [job["steps_done"] for job in controller.get("/v1/jobs")["jobs"]] == [1])
+        assert not line.search(out("show", "x"))
+        out("cancel", "x")
+        first.wait(DEADLINE)
+    with running("--name", "x"):
+        assert line.search(out("show", "x"))
+
+
 def test_a_name_must_be_one_job_s(controller):
     with running("--name", "twin"), started("run", "--name", "twin", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)

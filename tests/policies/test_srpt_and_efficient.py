@@ -271,7 +271,7 @@ def test_a_program_whose_start_is_known_has_its_cores_from_the_moment_it_compute
     beside = replace(left("long", 5000, 0.05), shape=shape)
 
     def of_new(**about: object) -> tuple[int, float | None]:
-        new = running("new", {0}, rates=known, shape=shape, expected_start=5.0, **about)
+        new = running("new", {0}, rates=known, shape=shape, startup_seconds=5.0, **about)
         found = create("srpt").decide([beside, new], 16, NOW)  # type: ignore[attr-defined]
         return found.cores["new"], found.review_at
 

@@ -32,14 +32,14 @@ def test_no_name_reaches_what_another_user_taught():
 def test_the_start_of_a_program_is_learned_whatever_its_arguments():
     knowledge = Knowledge()
     mine = live(1, uid=1000)
-    assert knowledge.lessons(mine).expected_start is None
+    assert knowledge.lessons(mine).startup_seconds is None
     for start, expected in ((None, None), (10.0, 10.0), (20.0, (0.7 * 10 + 20) / 1.7)):
         knowledge.learn(mine, (), start=start, finished=False)
         other = replace(mine, command=("python", "train.py", "--more"))
-        assert knowledge.lessons(other).expected_start == (
+        assert knowledge.lessons(other).startup_seconds == (
             None if expected is None else pytest.approx(expected)
         )
-    assert knowledge.lessons(replace(mine, uid=1001)).expected_start is None
+    assert knowledge.lessons(replace(mine, uid=1001)).startup_seconds is None
     lessons = passed_on(knowledge.lessons(mine), mine, other, Lessons(expected_seconds=7.0))
     assert lessons == replace(knowledge.lessons(other), expected_seconds=7.0)
 

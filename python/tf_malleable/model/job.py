@@ -55,7 +55,7 @@ class Job:
             jobs with the same name.
         expected_seconds: Expected total run time in seconds, from earlier runs of the same
             command; None if there are none.
-        expected_start: Expected seconds with cores until the first step begins, from earlier jobs
+        startup_seconds: Expected seconds with cores until the first step begins, from earlier jobs
             with the same name; None if there are none that reported steps.
         user: Id of the job's user; None if unknown.
         area: Area to which the job's energy is attributed; None for the host's.
@@ -81,7 +81,7 @@ class Job:
     steps_total: float | None = None
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
-    expected_start: float | None = None
+    startup_seconds: float | None = None
     user: int | None = None
     area: str | None = None
     load: RequestLoad | None = None

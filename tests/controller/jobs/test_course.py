@@ -49,8 +49,9 @@ def test_what_it_asked_for_and_did_is_kept(state):
             assert record.idle_phases == 1
             assert 0 < record.idle_seconds < record.service_seconds - first - last + 0.3
             # The next run of the program is expected to take as long.
-            again = here.service._reactor.roster.live[await here.job()]
-            assert again.as_job(here.service._reactor._clock.now()).expected_start == first
+            again = await here.job()
+            seen = here.service._reactor.roster.live[again].as_job(0.0)
+            assert seen.startup_seconds == here.status(again).startup_seconds == first
 
     asyncio.run(scenario())
 

@@ -150,6 +150,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         steps_per_second: Recent speed; null if unknown.
         expected_seconds: Expected run time, as submitted, or else from earlier runs of the same
             command; null if there are none.
+        startup_seconds: Expected seconds with cores until the first step begins, from earlier jobs
+            with the same user and name; null if none of them reported steps.
         used_cpus: CPUs that the job's processes kept busy recently; null if unknown.
         speeds: Measured speeds, by number of cores; of a job that reports no steps, in parallel
             regions per second.
@@ -228,6 +230,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     steps_total: float | None
     steps_per_second: float | None
     expected_seconds: float | None = None
+    startup_seconds: float | None = None
     used_cpus: float | None
     speeds: list[Speed]
     mem: int | None = None

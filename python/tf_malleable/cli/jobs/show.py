@@ -104,6 +104,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("ran", duration(job.run_seconds)),
         ("paused or held", duration(job.paused_seconds)),
         ("expected run time", duration(job.expected_seconds)),
+        ("time to first step", duration(job.startup_seconds)),
         ("time limit", duration(job.time_limit)),
         *_window_lines(job),
         ("starts after", ", ".join(job.after) or "-"),

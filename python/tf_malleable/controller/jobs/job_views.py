@@ -97,6 +97,7 @@ def job_status(
         steps_total=live.measured.speed.total,
         steps_per_second=live.measured.speed.recent if record.state == "running" else None,
         expected_seconds=live.expected_seconds,
+        startup_seconds=live.measured.lessons.startup_seconds,
         used_cpus=live.used_cpus,
         speeds=[Speed(rate.cores, rate.steps_per_second) for rate in live.measured.rates],
         mem=record.mem,

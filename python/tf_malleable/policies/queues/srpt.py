@@ -156,7 +156,7 @@ def _computes(job: Job) -> float:
 
     Until its first step it imports and builds on one core.
     """
-    if job.steps_done is None and job.expected_start is None:
+    if job.steps_done is None and job.startup_seconds is None:
         return _COMPUTES
     return 0.0 if _starting_seconds(job) > 0.0 else 1.0
 
@@ -164,9 +164,9 @@ def _computes(job: Job) -> float:
 def _starting_seconds(job: Job) -> float:
     """Return for how long a program will need no second core; 0 if not known to start."""
     # Some prepare their data with many processes first.
-    if job.steps_done is not None or job.expected_start is None or round(job.used_cpus or 0.0) > 1:
+    if job.steps_done is not None or job.startup_seconds is None or round(job.used_cpus or 0.0) > 1:
         return 0.0
-    return max(0.0, job.expected_start - job.run_seconds)
+    return max(0.0, job.startup_seconds - job.run_seconds)
 
 
 def _delayed(entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: float) -> float:

@@ -101,7 +101,7 @@ def job_of(
         steps_total=speed.total,
         rates=rates_of(speed, lessons),
         expected_seconds=expected_seconds(record, lessons),
-        expected_start=lessons.expected_start,
+        startup_seconds=lessons.startup_seconds,
         user=record.counted_for,
         area=record.area,
         load=load,

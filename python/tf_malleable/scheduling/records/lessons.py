@@ -70,14 +70,14 @@ class Lessons:
         rates: Speeds of jobs of the same user and name, fewest cores first.
         expected_seconds: Run time of the same command, in seconds; None if it never finished.
         peak_mem: Maximum memory of the same command, in bytes; None if unknown.
-        expected_start: Seconds with cores until the first step begins, of jobs of the same user and
-            name; None if none has reported steps.
+        startup_seconds: Seconds with cores until the first step begins, of jobs of the same user
+            and name; None if none has reported steps.
     """
 
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
     peak_mem: float | None = None
-    expected_start: float | None = None
+    startup_seconds: float | None = None
 
 
 def speed_key(uid: int, name: str) -> str:
@@ -251,7 +251,7 @@ def passed_on(known: Lessons, ended: Record, record: Record, lessons: Lessons) -
     if is_same_command(record, ended):
         return known
     if is_same_program(record, ended):
-        return replace(lessons, rates=known.rates, expected_start=known.expected_start)
+        return replace(lessons, rates=known.rates, startup_seconds=known.startup_seconds)
     return lessons
 
 
