@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _FACTORS: Final = (0.25, 0.5, 2.0, 4.0)
 VALUES: Final[Mapping[str, Sequence[float]]] = {
-    "urgency": (0.0, 0.1, 0.2, 0.4, 0.6, 1.0),
-    "later": (0.0, 0.08, 0.32, 0.64, 1.0),
+    "urgency": (0.0, 0.25, 0.375, 0.625, 0.75, 1.0),
+    "later": (0.0, 0.1, 0.2, 0.6, 0.8, 1.0),
     "noise": tuple(USUAL.noise * factor for factor in _FACTORS),
     "usual_seconds": tuple(USUAL.usual_seconds * factor for factor in _FACTORS),
 }

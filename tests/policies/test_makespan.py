@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.policies.queues.makespan import shadow_prices
+from tf_malleable.policies.queues.makespan import (
+    equal_speeds,
+    least_enough,
+    progress,
+    shadow_prices,
+)
 from tf_malleable.policies.queues.speedup import Curve
 
 # A job: its work in seconds on one core, its serial part, and the most cores it can use.
@@ -108,3 +113,48 @@ def test_whatever_is_said_of_jobs_prices_are_numbers(jobs: list[Made], cores: in
 
 def test_jobs_without_work_left_have_none() -> None:
     assert grows([(0.0, 0.05, 4)] * 3, 8) == [0.0] * 3
+
+
+@pytest.mark.parametrize("cores", [2, 8, 16])
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [(10.0, 0.05, 16), (50.0, 0.05, 16), (400.0, 0.05, 16)],
+        [(10.0, 0.3, 2), (50.0, 0.0, 16), (90.0, 0.3, 16), (100.0, 0.05, 8)],
+        [(10.0, 0.0, 1), (20.0, 0.0, 1), (900.0, 0.0, 2)],
+    ],
+)
+def test_progress_is_how_much_sooner_all_can_end_after_a_while_with_equal_shares(
+    jobs: list[Made], cores: int
+) -> None:
+    jobs = [(work, serial, min(most, cores)) for work, serial, most in jobs]
+    curves = [Curve(2.0, 2.0 * serial) for _, serial, _ in jobs]
+    speeds = equal_speeds(curves, [job[2] for job in jobs], cores)
+    step = 1e-4 * makespan(jobs, cores)
+    after = [
+        (work - step * speed, serial, most)
+        for (work, serial, most), speed in zip(jobs, speeds, strict=True)
+    ]
+    falls = (makespan(jobs, cores) - makespan(after, cores)) / step
+    assert falls == pytest.approx(progress(grows(jobs, cores), speeds), rel=0.02)
+
+
+def test_equal_shares_are_parts_of_cores_and_no_more_than_a_job_can_use() -> None:
+    linear = Curve(3.0, 0.0)
+    assert equal_speeds([linear] * 3, [8, 1, 8], 8) == [3.5, 1.0, 3.5]
+    assert equal_speeds([linear] * 3, [2, 1, 2], 8) == [2.0, 1.0, 2.0]
+    # A core that two jobs have in turns makes each half as fast.
+    assert equal_speeds([linear, Curve(3.0, 3.0)] * 2, [4] * 4, 2) == [0.5] * 4
+    assert equal_speeds([], [], 2) == []
+
+
+@given(
+    st.floats(1e-6, 1e6).flatmap(lambda most: st.tuples(st.just(most), st.floats(0.0, 2.0 * most)))
+)
+def test_the_least_factor_that_is_enough_is_found_within_a_part(said: tuple[float, float]) -> None:
+    most, least = said
+    found = least_enough(lambda factor: factor >= least, most)
+    if least > most:
+        assert found == most
+    else:
+        assert least <= found <= max(1.1 * least, least + min(1.0, most) / 30)

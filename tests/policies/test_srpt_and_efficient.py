@@ -144,8 +144,15 @@ def test_a_long_job_is_paused_for_a_short_one():
 
 
 def test_about_equal_jobs_do_not_pause_each_other():
-    going = left("going", 50, state="running", started=1.0, grant=Grant(frozenset({0})))
-    assert counts("srpt", 1, going, left("other", 49, submitted=1.0)) == {"going": 1}
+    def pauses(steps: float, other: float) -> bool:
+        going = left("going", steps, state="running", started=1.0, grant=Grant(frozenset({0})))
+        return "other" in counts("srpt", 1, going, left("other", other, submitted=1.0))
+
+    lengths = range(40, 61)
+    assert not any(pauses(steps, steps) for steps in lengths)
+    # Steps of 5 % are between few lengths that differ by 2 %, and between all that do by 10 %.
+    assert sum(pauses(steps, 0.98 * steps) for steps in lengths) < len(lengths) / 2
+    assert all(pauses(steps, 0.9 * steps) for steps in lengths)
 
 
 def test_a_job_that_has_not_reported_goes_first_so_that_it_does():
@@ -303,6 +310,30 @@ def test_noise_moves_no_core_of_many():
     assert decide([a, noisy], 64, NOW).cores == settled
 
 
+def held_up(slowdown: float, shorts: int, short: float, long: float) -> list[Job]:
+    """Return jobs that took so many times as long as alone: some short ones and then "long".
+
+    Args:
+        slowdown: So many times.
+        shorts: Number of short ones.
+        short: Steps left of each; no two have as many.
+        long: Steps left of the other one.
+    """
+    # Alone on 64 cores, a job is 15.4 times as fast as on one.
+    done = NOW * 15.4 / slowdown
+    lefts = {**{f"short {n}": short + n for n in range(shorts)}, "long": long}
+    return [
+        job(
+            name,
+            shape=Shape(1, 64, 64),
+            rates=amdahl(0.05, 1, 8, 64),
+            steps_done=done,
+            steps_total=done + steps,
+        )
+        for name, steps in lefts.items()
+    ]
+
+
 def test_poor_speedups_share_and_good_ones_queue():
     assert counts("srpt", 2, left("a", 20, 0.5), left("b", 50, 0.5)) == {"a": 1, "b": 1}
     assert counts("srpt", 2, left("a", 20, 0.01), left("b", 50, 0.01)) == {"a": 2}
@@ -310,17 +341,14 @@ def test_poor_speedups_share_and_good_ones_queue():
 
 def test_the_longer_the_present_jobs_took_the_earlier_all_are_to_end():
     """Then others keep arriving, and will wait for the last of them."""
-    shape, rates, of_long = Shape(1, 64, 64), amdahl(0.05, 1, 8, 64), []
-    for slowdown in (0.01, 1.0, 2.0, 5.0, 20.0):
-        # Alone on 64 cores, a job is 15.4 times as fast as on one.
-        done = NOW * 15.4 / slowdown
-        jobs = [
-            job(name, shape=shape, rates=rates, steps_done=done, steps_total=done + steps)
-            for name, steps in (*((f"short {n}", 50.0) for n in range(8)), ("long", 500.0))
-        ]
-        of_long.append(counts("srpt", 64, *jobs)["long"])
+    of_long = [
+        counts("srpt", 64, *held_up(slowdown, 8, 50.0, 500.0))["long"]
+        for slowdown in (0.01, 1.0, 1.1, 1.2, 1.5, 2.0, 20.0, 100.0)
+    ]
     assert of_long[0] == of_long[1]
-    assert of_long[1:] == sorted(set(of_long[1:]))
+    assert of_long[1:6] == sorted(set(of_long[1:6]))
+    # Under equal shares it has 7.1 cores: with them, all will end as early as they then would.
+    assert of_long[5:] == [7, 7, 7]
 
 
 @pytest.mark.parametrize("steps", [-1e9, 5e-324, 5e-322, 1e-160, 1e300])

@@ -11,15 +11,16 @@ that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tf_malleable.policies.queues.speedup import Curve
+from tf_malleable.policies.queues.turnaround import bundle_size
 
-# Bound on the time of a decision; beyond it, jobs are bundled.
-_JOBS = 48
 # Newton's method ends at this relative error; for jobs of all lengths, a few rounds are enough.
 _EXACT = 1e-6
 _ROUNDS = 30
+# Then a factor is within 3 % of the range that it was found in.
+_HALVINGS = 5
 # A job that is not faster with more cores would need infinitely many.
 _MOST_FIXED = 0.99
 
@@ -35,7 +36,7 @@ def shadow_prices(
         limits: Number of cores with which each job is fastest.
         cores: Number of cores.
     """
-    bundle = max(1, -(-len(work) // _JOBS))
+    bundle = bundle_size(len(work))
     # From the longest on, which may decide alone.
     rows = [
         (seconds, curve.seconds(most) / curve.one, _fixed(curve, most))
@@ -60,6 +61,57 @@ def shadow_prices(
     else:
         found = [more / (bundle * falls) for _, more in needs]
     return [price for price in found for _ in range(bundle)][: len(work)][::-1]
+
+
+def progress(growths: Iterable[float], speeds: Iterable[float]) -> float:
+    """Return by how many seconds the makespan falls per second in which jobs run at these speeds.
+
+    Args:
+        growths: How much the makespan grows with a second of each job's work.
+        speeds: Speed of each job relative to one core.
+    """
+    return sum(growth * speed for growth, speed in zip(growths, speeds, strict=True))
+
+
+def equal_speeds(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[float]:
+    """Return the speed of each job if all have equal shares of the cores, parts of one included.
+
+    Args:
+        curves: Speed-up curves.
+        limits: Number of cores with which each job is fastest, and of which it has no more.
+        cores: Number of cores.
+    """
+    share = free = float(cores)
+    for jobs, limit in zip(range(len(limits), 0, -1), sorted(limits), strict=True):
+        share = free / jobs
+        if limit > share:
+            break
+        free -= limit
+    return [
+        curve.speedup(min(share, limit)) if share > 1.0 else share
+        for curve, limit in zip(curves, limits, strict=True)
+    ]
+
+
+def least_enough(is_enough: Callable[[float], bool], most: float) -> float:
+    """Return about the least factor up to `most` that is enough; `most` if none is.
+
+    It is above the least by a tenth at most, or by 1/32 if it is below 1.
+
+    Args:
+        is_enough: Whether a factor is; 0 is not, and if one is, so are those above. Where that is
+            not so, the factor is enough, but may not be the least.
+        most: Highest factor.
+    """
+    low, high = 0.0, min(1.0, most)
+    while not is_enough(high):
+        if high == most:
+            return most
+        low, high = high, min(4.0 * high, most)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _need(seconds: float, fixed: float, end: float) -> tuple[float, float]:

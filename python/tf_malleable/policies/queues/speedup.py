@@ -40,12 +40,12 @@ class Curve(NamedTuple):  # Hashed in every decision.
     contention: float
     coherence: float = 0.0
 
-    def seconds(self, cores: int) -> float:
+    def seconds(self, cores: float) -> float:
         """Return the seconds per step on `cores` cores, at least 1."""
         others = cores - 1
         return (self.one + others * (self.contention + self.coherence * cores)) / cores
 
-    def speedup(self, cores: int) -> float:
+    def speedup(self, cores: float) -> float:
         """Return the speed relative to one core; 0 on no cores."""
         return self.one / self.seconds(cores) if cores > 0 else 0.0
 

@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 from tf_malleable.model import Job, Shape
 from tf_malleable.policies.queues.backfill import OVERTAKING_RUN_TIMES, OVERTAKING_SECONDS
-from tf_malleable.policies.queues.makespan import shadow_prices
+from tf_malleable.policies.queues.makespan import (
+    equal_speeds,
+    least_enough,
+    progress,
+    shadow_prices,
+)
 from tf_malleable.policies.queues.orders import arrival
 from tf_malleable.policies.queues.remaining_work import (
     USUAL_SECONDS,
@@ -23,7 +28,7 @@ from tf_malleable.policies.queues.remaining_work import (
     steps_left,
 )
 from tf_malleable.policies.queues.speedup import Curve, fit
-from tf_malleable.policies.queues.turnaround import elasticity, hand_out, prices
+from tf_malleable.policies.queues.turnaround import bundle_size, elasticity, hand_out, prices
 from tf_malleable.policies.shares.core_counts import CountingPolicy, Decision, least, present
 from tf_malleable.policies.shares.max_min_shares import fill
 from tf_malleable.policies.shares.placement import first_started
@@ -55,14 +60,16 @@ class Constants:
         later: Part of the jobs yet to arrive that wait longer if the present ones end later. Most
             do not, as they are shorter than what will be left.
         noise: Relative differences up to this, above 0, are taken for noise: pausing and moving
-            cores is not free. Jobs whose work differs by less are served in order of arrival, and
-            no core moves while no job would gain or lose a larger part of its cores.
+            cores is not free. Lengths are compared on a scale with steps of this: on one step, jobs
+            are served in order of arrival. No core moves while no job would gain or lose a larger
+            part of its cores. And the makespan may come nearer more slowly than under equal shares
+            by such a part.
         usual_seconds: Length assumed for a job of unknown length until it has run for longer.
     """
 
-    urgency: float = 0.3
-    later: float = 0.16
-    noise: float = 0.125
+    urgency: float = 0.5
+    later: float = 0.4
+    noise: float = 0.05
     usual_seconds: float = USUAL_SECONDS
 
 
@@ -81,10 +88,11 @@ class SrptPolicy(CountingPolicy):
 
     Cores go where they add most speed, weighted by the price of each job: how much the sum of
     turnarounds falls with a second of its work (see `turnaround`), and how much the makespan does
-    (see `makespan`), the more so the busier the machine has been. The less work a job has left
-    than others, the higher its price, unless the last jobs would end late for it; jobs of unknown
-    length have their mean price. A program that takes as long as its earlier runs to begin its
-    first step needs one core until then; if nothing is known of its start, other cores count half.
+    (see `makespan`), the more so the busier the machine has been, until it falls about as fast as
+    under equal shares. The less work a job has left than others, the higher its price, unless the
+    last jobs would end late for it; jobs of unknown length have their mean price. A program that
+    takes as long as its earlier runs to begin its first step needs one core until then; if nothing
+    is known of its start, other cores count half.
     Where a core would add as much to several jobs, the one that came first gets it. Each running
     job has at least min. A job of higher priority counts as shorter than any of lower priority. A
     job that has been without cores for more than ten minutes plus three times its length is late:
@@ -113,20 +121,8 @@ class SrptPolicy(CountingPolicy):
         assumed = _assumed(fitting, cores, self._constants)
         entries = _ranked(fitting, assumed, now)
         ranked = [entry.job for entry in entries]
-        curves = [entry.curve for entry in entries]
         usable = [entry.usable for entry in entries]
-        odds = [_computes(job) for job in ranked]
-        scale = self._constants.later * _delayed(entries, usable, cores, now)
-        found = [
-            price + scale * growth
-            for price, growth in zip(
-                prices(curves, usable, cores),
-                shadow_prices([entry.left for entry in entries], curves, usable, cores),
-                strict=True,
-            )
-        ]
-        weights = _weights(entries, found, self._constants.urgency)
-        best = hand_out(curves, usable, cores, weights, odds, [job.submitted for job in ranked])
+        best = _best(entries, usable, cores, now, self._constants)
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
         if wide is not None:
@@ -149,6 +145,52 @@ class SrptPolicy(CountingPolicy):
                 only, counts[only.job.id], now, self._constants.noise
             )
         return Decision(_steadied(ranked, counts, self._constants.noise), review_at)
+
+
+def _best(
+    entries: Sequence[_Entry], usable: Sequence[int], cores: int, now: float, constants: Constants
+) -> list[int]:
+    """Return how many cores each job gets where they add most, whatever its min.
+
+    The price of the makespan is the number of jobs that would wait for its end; or a lower one, if
+    with that the end already comes nearer as fast as under equal shares, but for noise.
+    """
+    curves = [entry.curve for entry in entries]
+    odds = [_computes(entry.job) for entry in entries]
+    arrivals = [entry.job.submitted for entry in entries]
+    found = prices(curves, usable, cores)
+    growths = shadow_prices([entry.left for entry in entries], curves, usable, cores)
+
+    def handed_out(makespan_price: float, chosen: slice, cores: int) -> list[int]:
+        both = [
+            price + makespan_price * growth
+            for price, growth in zip(found[chosen], growths[chosen], strict=True)
+        ]
+        return hand_out(
+            curves[chosen],
+            usable[chosen],
+            cores,
+            _weights(entries[chosen], both, constants.urgency),
+            odds[chosen],
+            arrivals[chosen],
+        )
+
+    # Every n-th job and n times fewer cores need the same price.
+    bundle = bundle_size(len(entries))
+    sample, few = slice(None, None, bundle), max(1, cores // bundle)
+
+    equal = equal_speeds(curves[sample], usable[sample], few)
+    enough = (1.0 - constants.noise) * progress(growths[sample], equal)
+
+    def is_enough(makespan_price: float) -> bool:
+        counts = handed_out(makespan_price, sample, few)
+        return progress(growths[sample], map(Curve.speedup, curves[sample], counts)) >= enough
+
+    makespan_price = 0.0
+    if not is_enough(makespan_price):
+        most = constants.later * _delayed(entries, usable, cores, now)
+        makespan_price = least_enough(is_enough, most)
+    return handed_out(makespan_price, slice(None), cores)
 
 
 def _computes(job: Job) -> float:

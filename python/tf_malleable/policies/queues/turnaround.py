@@ -28,6 +28,11 @@ _JOBS = 48
 _CORES = 128
 
 
+def bundle_size(jobs: int) -> int:
+    """Return how many jobs, in order, are taken for one, so that a decision takes bounded time."""
+    return max(1, -(-jobs // _JOBS))
+
+
 def prices(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[float]:
     """Return the price of each job, above 0: turnaround per second of work.
 
@@ -37,7 +42,7 @@ def prices(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[f
         cores: Number of cores to share out.
     """
     # Sampling every n-th job on a machine n times smaller gives the same problem.
-    bundle = max(1, -(-len(curves) // _JOBS))
+    bundle = bundle_size(len(curves))
     share = max(1, cores // bundle)
     unit = max(1, -(-share // _CORES))
     found = _solve(curves[::bundle], limits[::bundle], share, unit)
