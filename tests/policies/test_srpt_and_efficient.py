@@ -334,6 +334,14 @@ def held_up(slowdown: float, shorts: int, short: float, long: float) -> list[Job
     ]
 
 
+@pytest.mark.parametrize("shorts", [47, 48, 49, 59, 60, 95, 96])
+def test_a_job_beside_the_longest_that_can_use_one_core_does_not_change_its_cores(shorts: int):
+    """Where so many jobs are taken two or three for one, the longest stands for itself."""
+    jobs = held_up(2.0, shorts, 900.0, 90_000.0)
+    jobs[-2] = replace(jobs[-2], shape=NARROW)
+    assert counts("srpt", 4 * len(jobs), *jobs)["long"] == 4
+
+
 def test_poor_speedups_share_and_good_ones_queue():
     assert counts("srpt", 2, left("a", 20, 0.5), left("b", 50, 0.5)) == {"a": 1, "b": 1}
     assert counts("srpt", 2, left("a", 20, 0.01), left("b", 50, 0.01)) == {"a": 2}

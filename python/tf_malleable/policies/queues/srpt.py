@@ -175,9 +175,9 @@ def _best(
             arrivals[chosen],
         )
 
-    # Every n-th job and n times fewer cores need the same price.
+    # Every n-th job, with the last one, and n times fewer cores need the same price.
     bundle = bundle_size(len(entries))
-    sample, few = slice(None, None, bundle), max(1, cores // bundle)
+    sample, few = slice((len(entries) - 1) % bundle, None, bundle), max(1, cores // bundle)
 
     equal = equal_speeds(curves[sample], usable[sample], few)
     enough = (1.0 - constants.noise) * progress(growths[sample], equal)
