@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.elastic.group import group
+from benchmarks.elastic.group import Group, group, wait_until
 
 REASONS: Final = ("join", "leave", "lost")
 EVENTS_A_TIME: Final = 4
@@ -59,18 +60,28 @@ def measure(program: Program) -> dict[str, list[float]]:
     Two workers become three and two again, so that it is those two that pause.
     """
     with group() as training:
-        for _ in range(2):
-            training.add_worker(program.arguments)
-            training.settle(_REST_SECONDS)
+        training.add_worker(program.arguments)
+        training.settle(_REST_SECONDS)
+        training.add_worker(program.arguments)
+        _settle(training)
         for _ in range(program.times):
             for number in (signal.SIGTERM, signal.SIGKILL):
                 worker = training.add_worker(program.arguments)
-                training.settle(_REST_SECONDS)
+                _settle(training)
                 training.remove(worker, number)
-                training.settle(_REST_SECONDS)
+                _settle(training)
         found = training.status()["rescales"]
     pauses: dict[str, list[float]] = {reason: [] for reason in REASONS}
     for each in found:
         if each["reason"] in pauses and each["pause_seconds"] is not None:
             pauses[each["reason"]].append(each["pause_seconds"])
     return pauses
+
+
+def _settle(training: Group) -> None:
+    """Wait until a worker that stayed has told its pause, after a step more, and then a little."""
+    training.settle()
+    wait_until(
+        lambda: training.status()["rescales"][-1]["pause_seconds"] is not None, training.processes
+    )
+    time.sleep(_REST_SECONDS)
