@@ -26,16 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--rounds", type=positive, default=2, help="of arrivals")
     said = line.parse(arguments)
 
-    from benchmarks.containers.run import run  # Heavy, and so only when nothing is refused.
-    from examples.container_image import ImageError
-    from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError
-    from tf_malleable.model import OperationError
+    # Heavy, and so only when nothing is refused.
+    from benchmarks.containers.place import ERRORS
+    from benchmarks.containers.run import run
 
-    return finish(
-        "containers",
-        lambda: run(said.only or tuple(_CHOICES), said.rounds, said.out),
-        *(EngineGoneError, EngineRefusedError, ImageError, OperationError),
-    )
+    names = said.only or tuple(_CHOICES)
+    return finish("containers", lambda: run(names, said.rounds, said.out), *ERRORS)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,12 @@ from benchmarks.common.children import REPOSITORY
 from benchmarks.common.configurations import TFM
 from benchmarks.common.trainings import TRAININGS
 from benchmarks.common.worker.client import Process, Worker
-from examples.container_image import container_image
-from tf_malleable.containers.engine import Engine
+from examples.container_image import ImageError, container_image
+from tf_malleable.containers.engine import Engine, EngineGoneError, EngineRefusedError
+from tf_malleable.model import OperationError
 
+# Each says in one sentence why a measurement with containers cannot go on.
+ERRORS: Final = (EngineGoneError, EngineRefusedError, ImageError, OperationError)
 _LABEL: Final = f"tf_malleable-benchmark={os.getpid()}"
 
 

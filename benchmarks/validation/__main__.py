@@ -377,7 +377,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = said.only or tuple(TITLES)
     if said.recorded is not None:
         return finish("validation", lambda: simulated(names, said.recorded, said.out))
-    return finish("validation", lambda: run(names, said.rounds, said.out))
+
+    from benchmarks.containers.place import ERRORS  # Heavy, and so only when nothing is refused.
+
+    return finish("validation", lambda: run(names, said.rounds, said.out), *ERRORS)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,14 @@ def test_runs_that_were_not_recorded_are_named(tmp_path, capfd):
     assert len(said.splitlines()) == 1
 
 
+def test_without_an_engine_containers_are_refused_in_one_sentence(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    assert main(["--only", CONTAINERS, "--out", str(tmp_path)]) == 1
+    (sentence,) = capfd.readouterr().err.splitlines()
+    assert sentence.startswith("validation: ")
+    assert "docker.sock" in sentence
+
+
 def test_rounds_on_machines_of_different_sizes_are_refused(tmp_path, capfd):
     for cpus in (2, 4):
         (tmp_path / str(cpus)).mkdir()
