@@ -2,10 +2,9 @@
 # programs in it. To be sourced, by a script that has defined `skip REASON`, which does not return.
 
 install_mmdebstrap() {
-  export DEBIAN_FRONTEND=noninteractive
-  "$tools/step.sh" apt-update "Updating apt's package lists" apt-get update -q
-  "$tools/step.sh" apt-mmdebstrap "Installing mmdebstrap with apt-get" apt-get install -q -y \
-    --no-install-recommends mmdebstrap debian-archive-keyring
+  "$tools/step.sh" apt-update "Updating apt's package lists" "$tools/apt_get.sh" update -q
+  "$tools/step.sh" apt-mmdebstrap "Installing mmdebstrap with apt-get" \
+    "$tools/apt_get.sh" install -q -y --no-install-recommends mmdebstrap debian-archive-keyring
 }
 # Debian's mirror that apt knows here, or else mmdebstrap's own.
 find_mirror() {

@@ -25,7 +25,8 @@ from dockerd import BY_HAND, PACKAGE, DockerEngine, EngineError, answers, block_
 
 NO_ENGINE = "TF_MALLEABLE_NO_ENGINE"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
-INSTALL = ("apt-get", "install", "-q", "-y", "--no-install-recommends", PACKAGE)
+APT_GET = Path(__file__).with_name("apt_get.sh")
+INSTALL = ("install", "-q", "-y", "--no-install-recommends", PACKAGE)
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
@@ -63,10 +64,9 @@ def _install() -> None:
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
-    for command in (("apt-get", "update", "-q"), INSTALL):
+    for arguments in (("update", "-q"), INSTALL):
         done = subprocess.run(
-            command,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            [APT_GET, *arguments],
             stdin=subprocess.DEVNULL,
             # stdout is for the output of COMMAND.
             stdout=sys.stderr,
@@ -74,7 +74,7 @@ def _install() -> None:
             preexec_fn=block_no_signals,
         )
         if done.returncode != 0:
-            raise EngineError(f"dockerd is missing, and `{' '.join(command)}` failed")
+            raise EngineError(f"dockerd is missing, and `apt-get {' '.join(arguments)}` failed")
 
 
 def _run(command: Sequence[str], **environment: str) -> int:

@@ -17,11 +17,10 @@ if ! find_bazel; then
       "sudo apt-get install --no-install-recommends bazel-bootstrap" >&2
     exit 2
   fi
-  export DEBIAN_FRONTEND=noninteractive
-  step=$(dirname "$0")/step.sh
-  "$step" apt-update "Updating apt's package lists" apt-get update -q
-  "$step" apt-bazel "Installing Bazel with apt-get" \
-    apt-get install -q -y --no-install-recommends bazel-bootstrap
+  tools=$(dirname "$0")
+  "$tools/step.sh" apt-update "Updating apt's package lists" "$tools/apt_get.sh" update -q
+  "$tools/step.sh" apt-bazel "Installing Bazel with apt-get" \
+    "$tools/apt_get.sh" install -q -y --no-install-recommends bazel-bootstrap
   find_bazel
 fi
 

@@ -62,12 +62,11 @@ done
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then
-  export DEBIAN_FRONTEND=noninteractive
-  step="$(dirname "$0")/step.sh"
-  "$step" apt-update "Updating apt's package lists" apt-get update -q
+  tools="$(dirname "$0")"
+  "$tools/step.sh" apt-update "Updating apt's package lists" "$tools/apt_get.sh" update -q
   # shellcheck disable=SC2086 # One argument per package.
-  "$step" apt-install "Installing with apt-get:$missing" \
-    apt-get install -q -y --no-install-recommends $missing
+  "$tools/step.sh" apt-install "Installing with apt-get:$missing" \
+    "$tools/apt_get.sh" install -q -y --no-install-recommends $missing
 else
   echo "Missing packages. Please run: sudo apt-get install$missing" >&2
   exit 1

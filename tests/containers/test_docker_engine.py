@@ -268,6 +268,7 @@ def test_in_a_container_there_is_no_engine(docker_host, test_image, image_volume
 
 
 APT_GET = """#!/bin/sh
+shift 2  # How long it waits for others.
 echo "$@" >> {folder}/called
 [ "$1" = update ] || {then}
 """

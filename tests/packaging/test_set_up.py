@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -60,7 +61,8 @@ def bare_machine(tmp_path):
     programs.mkdir()
     for program in ("cat", "dirname", "mkdir", "sh"):
         (programs / program).symlink_to(str(shutil.which(program)))
-    for name, script in {"id": "echo 0", "apt-get": 'echo "$@"; exit ${APT_FAILS:-0}'}.items():
+    apt_get = 'shift 2; echo "$@"; exit ${APT_FAILS:-0}'  # After how long it waits for others.
+    for name, script in {"id": "echo 0", "apt-get": apt_get}.items():
         (programs / name).write_text(f"#!/bin/sh\n{script}\n")
         (programs / name).chmod(0o755)
     return str(programs)
@@ -87,6 +89,30 @@ def test_an_apt_get_that_fails_is_heard(tmp_path, bare_machine):
         APT_FAILS="100",
     )
     assert (code, errors) == (100, "update -q\n")
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="has no apt")
+def test_it_waits_for_others_that_use_apt(tmp_path):
+    """Those of a machine's first start; apt itself waits for one of two locks."""
+    lists = tmp_path / "lists"
+    (lists / "partial").mkdir(parents=True)
+    configuration = f"""\
+        Dir::State::lists "{lists}"; Dir::Cache "{tmp_path}/cache";
+        Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null";
+    """
+    (tmp_path / "apt.conf").write_text(configuration)
+    command = [STEP, "apt", "Updating", TOOLS / "apt_get.sh", "update"]
+    environment = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}
+    with (lists / "lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        lines = [process.stdout.readline() for _ in range(2)]
+        assert lines == ["Updating …\n", "Waiting for another program that uses apt …\n"]
+    assert process.communicate(timeout=DEADLINE) == ("", None)
+    assert process.returncode == 0
+    assert "Could not get lock" not in (tmp_path / "build/log/apt.log").read_text()
 
 
 def test_only_the_cpp_tests_need_googletest(tmp_path, bare_machine):
