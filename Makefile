@@ -53,14 +53,14 @@ test-all: all-packages .venv/installed-docs .venv/installed-fuzz
 	$(MAKE) --no-print-directory --jobs=3 python-test-parallel beside-tests fuzz-beside-tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
 	$(MAKE) --no-print-directory cc-test-serial python-test-serial
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target compat coexistence bazel7-test
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target bazel7-test compat coexistence
 
 .PHONY: beside-most-tests beside-tests fuzz-beside-tests
 beside-most-tests:
 	nice -n 19 $(MAKE) --no-print-directory --output-sync=target lint cc-build-plain
 beside-tests:
 	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build build/coexistence/installed
+	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build build/coexistence/installed bazel7-install
 # A minute for each parser of CPUs that nothing else uses: it ends before the tests in Python do. The
 # seed stays the same, so that no change fails by what luck finds in another one.
 fuzz-beside-tests:
@@ -248,6 +248,9 @@ bazel-build: test-packages .venv/installed-test
 # With Debian sid's Bazel 7, which root installs in build/bazel7: 5 minutes, then 3.
 bazel7-test: .venv/installed-test
 	tools/bazel7.sh
+.PHONY: bazel7-install
+bazel7-install:
+	tools/bazel7.sh install
 
 # LIB=… is held to cc/capi/tfm.h, in TF_PYTHON=…, a Python with its TensorFlow and pytest.
 TF_PYTHON ?= .venv/bin/python

@@ -2,8 +2,12 @@
 # Builds and tests our own targets with Debian sid's Bazel 7, and runs tests/bazel with it. Sid is
 # installed in build/bazel7, as its packages do not fit a stable Debian; that takes 2 minutes, 1.3 GB
 # and the network, but only once. What follows takes 4 minutes, then 3, and has no network. Only root
-# can do it: it is skipped otherwise.
+# can do it: it is skipped otherwise. Usage: bazel7.sh [install], which then ends.
 set -eu
+case ${1-}$# in
+  0 | install1) ;;
+  *) echo "bazel7.sh: only the word install may follow, not: $*" >&2 && exit 2 ;;
+esac
 tools=$(dirname "$0")
 folder=build/bazel7
 # The libraries are those of the Python of .venv, which sid does not have.
@@ -28,6 +32,7 @@ case $found in
     ;;
 esac
 
+[ "${1-}" != install ] || exit 0
 exec unshare --mount --net --pid --fork --kill-child "$tools/mount_root.sh" $folder/root \
   $folder/build .venv/bin/python "$tools/in_chroot.sh" $folder/root \
   env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin LD_LIBRARY_PATH="${LD_LIBRARY_PATH-}" \

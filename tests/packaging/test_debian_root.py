@@ -92,9 +92,10 @@ def test_what_was_not_completed_is_made_anew_and_what_was_is_kept(run, tmp_path)
     assert output.endswith(
         "Nothing is tried with Bazel 7, as Debian sid has Bazel 8.4.2+ds-1 today.\n"
     )
-    assert run(FILE="whole") == (
+    assert run("bazel7.sh", "instal") == (2, "")
+    assert run("bazel7.sh", "install", FILE="whole") == (
         0,
-        "Installing Debian sid with its Bazel 7 in build/bazel7 …\nran in build/bazel7/root\n",
+        "Installing Debian sid with its Bazel 7 in build/bazel7 …\n",
     )
     assert [path.name for path in root.iterdir()] == ["whole"]
     assert run(FILE="other") == (0, "ran in build/bazel7/root\n")
