@@ -52,6 +52,10 @@ class Job:
             env[JOIN] = Join(str(socket), JobRequest("test")).encode()
             paths = [str(PRELOAD), *filter(None, [os.environ.get("PYTHONPATH")])]
             env["PYTHONPATH"] = os.pathsep.join(paths)
+        # Since 3.12 Python warns of a fork beside threads, which any program with TensorFlow has.
+        ignored = ["ignore:This process:DeprecationWarning"]
+        warnings = [*filter(None, [os.environ.get("PYTHONWARNINGS")]), *ignored]
+        inherited["PYTHONWARNINGS"] = ",".join(warnings)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments],
             stdin=subprocess.PIPE,

@@ -59,9 +59,13 @@ class Cgroups:
     def remove(self) -> None:
         """Remove all, once their processes are gone."""
         for top in self._tops:
-            wait_for(lambda top=top: not any(map(has_processes, [top, *top.rglob("*/")])))
-            for folder in [*sorted(top.rglob("*/"), reverse=True), top]:
+            wait_for(lambda top=top: not any(map(has_processes, tree(top))))
+            for folder in sorted(tree(top), reverse=True):
                 folder.rmdir()
+
+
+def tree(top: Path) -> list[Path]:
+    return [top, *(path for path in top.rglob("*") if path.is_dir())]
 
 
 def has_processes(folder: Path) -> bool:
