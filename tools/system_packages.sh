@@ -2,8 +2,8 @@
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
 # prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse] [fuzz]
 # [openmp] [debian], for a virtual environment of that Python, for the tests (C++'s and those with a
-# broker), for those of the page, for the slow source of benchmarks, for libFuzzer, for OpenMP of
-# others than GCC and what is loaded beside it, for another Debian in a folder.
+# broker or strace), for those of the page, for the slow source of benchmarks, for libFuzzer, for
+# OpenMP of others than GCC and what is loaded beside it, for another Debian in a folder.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -15,6 +15,8 @@ for purpose; do
   if [ "$purpose" = cc-tests ]; then
     # The broker that tests of budgets for many hosts start on a port of its own.
     [ -x /usr/sbin/mosquitto ] || command -v mosquitto >/dev/null || need mosquitto
+    # Tells which calls the daemons of the threat model make.
+    command -v strace >/dev/null || need strace
     echo "#include <gtest/gtest.h>" | g++ -E -x c++ - >/dev/null 2>&1 || need libgtest-dev
     continue
   fi

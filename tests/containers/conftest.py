@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,13 +31,13 @@ def docker_host() -> Iterator[str]:
     """Give the ``"unix://…"`` of an engine, which is DOCKER_HOST meanwhile."""
     if NO_ENGINE in os.environ:
         _do_without(os.environ[NO_ENGINE])
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         try:
-            with running_engine() as host:
-                patch.setenv("DOCKER_HOST", host)
-                yield host
+            host = stack.enter_context(running_engine())
         except EngineError as error:
             _do_without(str(error))
+        patch.setenv("DOCKER_HOST", host)
+        yield host
 
 
 @pytest.fixture(scope="session")

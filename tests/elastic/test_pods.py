@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import cgroups
+from tests.support.cgroup_probe import skip_without
 from tests.support.commands import tfm
 from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import ElasticRun, freeze, thaw, wait_until
@@ -63,8 +64,8 @@ def test_the_coordinator_hears_of_other_cpus(tmp_path):
 def test_the_coordinator_hears_that_a_pod_was_resized(tmp_path):
     try:
         pod = cgroups.make(f"tf_malleable-pod-{os.getpid()}")
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error}")
+    except OSError:
+        skip_without("cpu")
     try:
         with ElasticRun(tmp_path) as run:
             worker = run.start_pod()
@@ -138,5 +139,7 @@ def test_a_coordinator_that_restarts_reports_no_speed_from_before(tmp_path):
             return len(set(rates)) > 6 and status["phase"] == "steady"
 
         wait_until(has_reported, lambda: str(rates))
-        assert max(rates) < 250 / 4  # A shard takes 4 ms at least.
+        # A shard takes 4 ms at least. A worker reports each quarter of a second, so that the rate
+        # of one second may count the steps of two more.
+        assert max(rates) < 1.5 * 250 / 4
         run.finish()

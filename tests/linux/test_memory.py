@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.cgroup_probe import skip_without
 from tests.support.deadline import DEADLINE
 from tf_malleable.linux import memory
 from tf_malleable.linux.cgroups import job_cgroup, memory_cgroup
@@ -105,11 +106,11 @@ def grouped():
         assert identity is not None
         group = job_cgroup.make(identity)
         if group is None:
-            pytest.skip("no cgroup can be made here")
+            skip_without("freezer")
         counted = memory_cgroup.make(identity, group)
         try:
             if counted is None:
-                pytest.skip("memory cannot be limited by cgroups here")
+                skip_without("memory")
             yield process, identity, group, counted
         finally:
             process.kill()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import DEADLINE
+from tests.support.mount_namespaces import needs_mounts
 from tests.support.users import said_as
 from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 
@@ -276,6 +277,7 @@ def test_in_a_user_namespace_where_root_is_not_mapped(place):
         assert f"{path} belongs to user" in said_as(ME, lambda path=path: opened(path))
 
 
+@needs_mounts
 def test_a_mount_point_in_a_sticky_folder_is_refused(place):
     """A file system of another user's may say that everything belongs to root."""
     make(place / "mount", 0)
@@ -289,16 +291,24 @@ def test_a_mount_point_in_a_sticky_folder_is_refused(place):
         ["unshare", "--mount", "sh", "-c", script, "sh", place / "mount"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
-        pytest.skip(f"cannot mount here: {done.stderr}")
-    assert done.stdout == (
-        f"{place}/mount is a mount point in a folder that other users may write to\n"
-    )
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{place}/mount is a mount point in a folder that other users may write to\n",
+    ), done.stderr
+
+
+def _is_for_all() -> bool:
+    """Return whether other users may run this Python, which may be in root's home."""
+    as_me = ["setpriv", "--reuid", str(ME), "--regid", str(ME), "--clear-groups"]
+    command = [*as_me, sys.executable, "-c", ""]
+    return os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
 
 
 OPEN = "import sys; from tf_malleable.linux.trusted_folder import *; TrustedFolder(sys.argv[1])"
 
 
+@needs_mounts
+@pytest.mark.skipif(not _is_for_all(), reason="needs a Python that an ordinary user can run")
 @pytest.mark.parametrize(
     ("group", "acl", "is_refused"),
     [

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clang import cindex
 
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
-
-cindex = pytest.importorskip("clang.cindex")
 
 ROOT = Path(__file__).parents[2]
 OVERLAY = ROOT / "cc" / "overlay"

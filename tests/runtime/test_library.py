@@ -211,7 +211,7 @@ def test_another_build_of_a_supported_version_is_refused(tmp_path):
     """Its functions have the same names, but its pools may have another layout."""
     found = find_tensorflow()
     assert found is not None
-    if not library.overlays()[found.minor].with_suffix(".sha256").is_file():
+    if "TEST_SRCDIR" in os.environ:
         pytest.skip("built by Bazel, and so for the one TensorFlow that is there")
     folder = tmp_path / "tensorflow"
     folder.mkdir()

@@ -85,6 +85,7 @@ def stays(teams: Teams, *, hooked: bool = False) -> None:
 def test_a_program_follows_beside_what_else_is_preloaded(tmp_path, name):
     path = library(PRELOADS[name])
     if path is None:
+        assert name != "the tier"
         pytest.skip(f"needs {PRELOADS[name]}")
     said = {"LD_PRELOAD": str(path), "ASAN_OPTIONS": "detect_leaks=0"}
     with Teams(compiled(tmp_path), **said) as teams:

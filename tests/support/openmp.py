@@ -25,7 +25,6 @@ COMPILER = shutil.which("gcc") or shutil.which("g++") or "gcc"
 CLANG = shutil.which("clang") or shutil.which("clang-14")
 NEEDED = [
     pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs"),
-    pytest.mark.skipif(not HOOK.exists(), reason="built without the OpenMP hook"),
 ]
 # What the user's shell says about teams is not to reach the programs.
 _NAMES = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_")

@@ -6,7 +6,6 @@ Each program is run twice on a file with a complete copy, without the shim and w
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -451,7 +450,6 @@ for turn in range(50):
     assert set(daemon.python(BEGIN + code, path).split()) == {"EAGAIN"}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="needs h5py")
 def test_a_writer_cannot_open_an_hdf5_file_that_is_read(daemon):
     make = "import h5py, sys\nwith h5py.File(sys.argv[1], 'w') as file: file['x'] = range(50_000)"
     reader = """

@@ -88,7 +88,8 @@ def test_a_writer_who_locks_keeps_readers_out(reader, path, lock):
 
 
 def test_hdf5_does_not_open_for_writing_what_is_read(tmp_path):
-    h5py = pytest.importorskip("h5py")
+    import h5py
+
     made = make_source(tmp_path / "source", {"set/other": DATA})
     path = made / "set/file.h5"
     with h5py.File(path, "w") as file:

@@ -198,6 +198,8 @@ def test_a_peer_that_goes_in_mid_transfer(tmp_path, source, how):
         assert one.ask(path) == "S"
         file = ReadFile(one, path)
         file.read(0, 1 << 20)
+        # For a reader that has only asked, another one waits for no more than a moment.
+        wait_for(lambda: a.status()["growing"])
         assert two.ask(path).lstrip("W") == "F"
         if how == "killed":
             a.kill()

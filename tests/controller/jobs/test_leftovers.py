@@ -10,6 +10,7 @@ import signal
 
 import pytest
 
+from tests.support.cgroup_probe import skip_without
 from tests.support.jobs import has_ended
 from tests.support.service import ME, host
 from tf_malleable.api.schema.requests import Submission
@@ -37,6 +38,7 @@ path.with_suffix(".part").rename(path)
 while path.exists():
     time.sleep(0.01)
 '''
+path.with_suffix(".ready").touch()
 while not path.with_suffix(".go").exists():
     time.sleep(0.01)
 if os.fork() == 0:
@@ -80,10 +82,11 @@ class Left:
 
 async def left(here, way, path, **fields) -> Left:
     program = here.program(LAUNCHER.format(path=str(path)))
+    await here.until(path.with_suffix(".ready").exists)  # Its start is not to count as run time.
     fields.setdefault("running", True)
     job = here.submit(program, **fields)
     if way == "cgroup" and here.service._reactor.roster.live[job].processes.group is None:
-        pytest.skip("no cgroup can be made here")
+        skip_without("freezer")
     path.with_suffix(".go").touch()
     await here.until(path.exists)
     found = Left(here, job, path)
@@ -199,13 +202,15 @@ def test_the_next_controller_knows_what_remains(state, tmp_path, way, ended):
             path = tmp_path / "pid"
             if ended == "before":
                 job = await left(before, way, path)
-                await asyncio.sleep(0.5)  # It is saved.
+                saved = before.service._store.load
+                await before.until(lambda: [each.exit_code for each in saved()] == [3])
+                await before.until(lambda: way == "cgroup" or saved()[0].leftovers)
             else:
                 program = before.program(LAUNCHER.format(path=str(path)))
                 job_id = before.submit(program, running=True)
                 live = before.service._reactor.roster.live[job_id]
                 if way == "cgroup" and live.processes.group is None:
-                    pytest.skip("no cgroup can be made here")
+                    skip_without("freezer")
             before.service._reactor._watch.stop()
             if ended == "meanwhile":
                 asyncio.get_running_loop().remove_reader(live.processes.pidfd)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cgroup_probe import skip_without
 from tests.support.controllers import controller, job, wait_for
 from tf_malleable.linux.cgroups import job_cgroup
 
@@ -30,12 +31,13 @@ def forget(state: Path) -> None:
         each.unlink()
 
 
+@pytest.mark.serial("another controller of this user would remove the cgroup before this one does")
 def test_of_a_job_that_has_ended(tmp_path):
     with controller(tmp_path) as first:
         with job(first.socket) as lost:
             lost.submit(mem=1 << 30)
             if not cgroups(lost.pid):
-                pytest.skip("no cgroup can be made here")
+                skip_without("freezer")
             first.process.kill()
             first.process.wait()
         left = cgroups(lost.pid)
@@ -50,7 +52,7 @@ def test_of_one_that_runs_once_it_has_ended(tmp_path):
         lost.submit()
         left = cgroups(lost.pid)
         if not left:
-            pytest.skip("no cgroup can be made here")
+            skip_without("freezer")
         first.process.kill()
         first.process.wait()
         forget(first.state)
@@ -73,7 +75,7 @@ def test_not_of_a_job_of_another_controller(tmp_path):
         number = kept.submit()
         found = cgroups(kept.pid)
         if not found:
-            pytest.skip("no cgroup can be made here")
+            skip_without("freezer")
         with controller(tmp_path / "other"), subprocess.Popen(["true"]) as ended:
             ended.wait()
         assert first.get(f"/v1/jobs/{number}")["state"] == "running"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.support.cgroup_probe import skip_without
 from tests.support.service import host, refused
 from tf_malleable.controller.jobs import gpus
 from tf_malleable.controller.jobs.gpus import parse_gpus
@@ -215,7 +216,7 @@ def test_a_job_s_memory_is_limited_where_its_cgroup_can(state):
             program = here.program(f"{code}; time.sleep(600)")
             job = here.submit(program, mem="128M")
             if here.service._roster.live[job].processes.memory_group is None:
-                pytest.skip("memory cannot be limited by cgroups here")
+                skip_without("memory")
             await here.until(lambda: not here.service.jobs(), 30)
             assert program.wait() == -9
 

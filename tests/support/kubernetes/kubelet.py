@@ -172,7 +172,8 @@ class Kubelet:
     def _next(self) -> float | None:
         """Return in how many seconds something is due."""
         times = [run.stop_at for run in self._runs.values() if run.stop_at is not None]
-        times += [run.resize_at for run in self._runs.values() if run.resize_at is not None]
+        begun = [run.resize_begun for run in self._runs.values() if run.resize_begun is not None]
+        times += [each + self.resize_seconds for each in begun]
         for run in self._runs.values():
             if run.over_at is not None and not run.is_over:
                 times.append(run.over_at)
@@ -363,12 +364,13 @@ class Kubelet:
                 return
             for container in changed:
                 container.allocated = specs[container.name]
-            run.resize_at = time.monotonic() + self.resize_seconds
+            run.resize_begun = time.monotonic()
             run.in_progress = True
         if not changed and not run.in_progress:
             run.pending = None
-        if run.in_progress and run.resize_at is not None and time.monotonic() >= run.resize_at:
+        begun = run.resize_begun
+        if begun is not None and time.monotonic() >= begun + self.resize_seconds:
             for container in run.containers:
                 if container.actual != container.allocated:
                     resizing.carry_out(container)
-            run.in_progress, run.resize_at = False, None
+            run.in_progress, run.resize_begun = False, None

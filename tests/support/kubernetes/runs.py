@@ -113,6 +113,7 @@ class PodRun:
         stop_at: When its processes are killed, by the monotonic clock; None if it is not to stop.
         pending: Why a resize is not carried out, as reason and message.
         in_progress: A resize is being carried out.
+        resize_begun: Since when, by the monotonic clock; None if none is.
         over_at: When all that is left of it is taken down, by the monotonic clock; None while a
             container has not ended.
         is_over: All that was left of it is taken down.
@@ -125,7 +126,7 @@ class PodRun:
     stop_at: float | None = None
     pending: tuple[str, str] | None = None
     in_progress: bool = False
-    resize_at: float | None = None
+    resize_begun: float | None = None
     over_at: float | None = None
     is_over: bool = False
 

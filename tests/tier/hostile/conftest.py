@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.support.mount_namespaces import needs_mounts
 from tests.support.tier_machine import DATA, Machine, daemon
 
 BIG_BYTES = (5 << 20) + 777
@@ -22,14 +22,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(needs_mounts)
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root, to be several users"))
 
 
 @pytest.fixture
 def machine():
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
-        pytest.skip("no mount namespaces can be made here")
     # Not below pytest's own folder, which other users may not enter; on a disk, as stores are.
     disk = Path(tempfile.mkdtemp(prefix="tfm-machine-", dir="/var/tmp"))
     disk.chmod(0o755)

@@ -99,7 +99,6 @@ def test_folders_beside_objects(s3, tmp_path):
 
 def test_arrow(s3, tmp_path, node):
     """Its SDK is that of C++, as TensorFlow's and tensorflow-io's."""
-    pytest.importorskip("pyarrow")
     data = os.urandom(3 << 20)
     s3.put("set/x", data)
     code = """
