@@ -16,7 +16,7 @@ from tests.support import ROOT
 from tests.support.commands import tfm
 from tests.support.deadline import DEADLINE
 from tests.support.elastic_runs import wait_until
-from tests.support.elastic_training import STEPS, undisturbed
+from tests.support.elastic_training import AHEAD, STEPS, undisturbed, write_whole
 
 WORDS = 500
 
@@ -174,9 +174,8 @@ class Local:
         return [int(each["place"].rpartition(":")[2]) for each in self.status()["processes"]]
 
     def finish(self):
-        steps = self.status()["step"] + 100
-        (self.folder / "fresh").write_text(str(steps))
-        (self.folder / "fresh").rename(self.folder / STEPS)
+        steps = self.status()["step"] + AHEAD
+        write_whole(self.folder / STEPS, str(steps))
         assert self.process.wait(DEADLINE) == 0
         found = [json.loads(path.read_text()) for path in self.folder.glob("*.json")]
         trained = {each["digest"] for each in found if each["how"] == "trained"}

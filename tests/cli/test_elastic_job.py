@@ -17,7 +17,7 @@ from tests.support import ROOT, controllers
 from tests.support.commands import tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
-from tests.support.elastic_training import STEPS, undisturbed
+from tests.support.elastic_training import AHEAD, STEPS, undisturbed, write_whole
 from tests.support.fake_controller import FakeController
 
 WORDS, SHARDS = 500, 4
@@ -73,9 +73,8 @@ class Training:
         return wait_for(lambda: len(found := self.members()) == count and found, DEADLINE)
 
     def finish(self):
-        steps = self.status()["step"] + 50
-        (self.folder / "fresh").write_text(str(steps))
-        (self.folder / "fresh").rename(self.folder / STEPS)
+        steps = self.status()["step"] + AHEAD
+        write_whole(self.folder / STEPS, str(steps))
         assert self.process.wait(DEADLINE) == 0
         found = [json.loads(path.read_text()) for path in self.folder.glob("*.json")]
         trained = {each["digest"] for each in found if each["how"] == "trained"}

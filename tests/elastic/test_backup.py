@@ -14,7 +14,6 @@ def test_the_last_worker_says_so(tmp_path):
     with LocalTraining(tmp_path, "--workers", "1") as training:
         training.lead_to(1)
         training.process.terminate()
-        training.allow(5)
-        assert training.process.wait(110) == 143
+        assert training.let_it_go() == 143
         assert "what this training has learned is lost" in training.said()
         assert "Traceback" not in training.said()

@@ -57,7 +57,8 @@ def test_joins_and_leaves(run):
     run.wait_for_members(2)
     run.finish(least=2)
     reasons = [each["reason"] for each in run.rescales()]
-    assert set(reasons) == {"start", "join", "leave"}
+    # Shards may move meanwhile, as a machine may be slower for one of them.
+    assert set(reasons) - {"speed"} == {"start", "join", "leave"}
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -6,15 +6,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from tests.support.commands import tfm
-from tests.support.deadline import DEADLINE
 from tests.support.elastic import differences
 from tests.support.elastic_local import EPOCHS, SCRIPT, STEPS, LocalTraining
 
@@ -96,8 +93,7 @@ def test_only_the_lead_writes_files_and_each_row_once(undisturbed, tmp_path):
         training.set(2)
         training.lead_to(2)
         os.kill(lead, signal.SIGKILL)  # Another one comes in its place.
-        training.lead_to(1)
-        training.lead_to(2)
+        training.lead_to(2, without=lead)
         check(undisturbed, training.finish())
         rows = (tmp_path / "files" / "log.csv").read_text().splitlines()
         assert [row.split(",")[0] for row in rows] == ["epoch", *map(str, range(EPOCHS))]
@@ -124,13 +120,7 @@ def test_the_last_worker_keeps_its_batch_and_the_same_command_goes_on(undisturbe
         training.lead_to(1)
         training.train_to(STEPS + 3)
         training.process.terminate()
-        # It goes between two steps, so there must be a next one, but not the end.
-        for more in range(4, STEPS - 1):
-            training.allow(STEPS + more)
-            with suppress(subprocess.TimeoutExpired):
-                training.process.wait(2)
-                break
-        assert training.process.wait(DEADLINE) == 143
+        assert training.let_it_go() == 143
         sentence = r"no worker is left: \S+ has the state of epoch 2, batch (\d+)"
         (batch,) = map(int, re.findall(sentence, training.said()))
     with LocalTraining(tmp_path / "two", *options) as training:

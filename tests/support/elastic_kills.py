@@ -37,6 +37,7 @@ class ElasticKills:
         self._run, self._random = run, random.Random(seed)
         self._next: list[str] = []
         self._frozen: dict[int, float] = {}
+        self._gone: set[int] = set()
         run.start_worker()
         run.wait_for_members(1)  # Its state is that of the undisturbed run.
         self.settle()
@@ -64,8 +65,10 @@ class ElasticKills:
         for pid in [pid for pid, until in self._frozen.items() if until < time.monotonic()]:
             self._thaw(pid)
         self._refill()
-        # Somebody must have the state: what all have lost is lost.
-        members = [pid for pid in self._run.pids() if pid not in self._frozen]
+        # Somebody must have the state: what all have lost is lost. The coordinator may take those
+        # for members that have just been killed.
+        absent = self._gone | self._frozen.keys()
+        members = [pid for pid in self._run.pids() if pid not in absent]
         if len(members) < 2:
             return
         if not self._next:
@@ -97,6 +100,7 @@ class ElasticKills:
             for process in (*self._run.workers, *self._run.servers):
                 if process.pid == pid and process.poll() is None:
                     (process.terminate if kind == "leave" else process.kill)()
+                    self._gone.add(pid)
                     self.count += 1
         if kind in ("coordinator", "both"):
             time.sleep(self._random.uniform(0.0, 1.0))

@@ -111,11 +111,16 @@ class LocalTraining:
             if each["role"] == "worker" and each["state"] == "in the training"
         ]
 
-    def lead_to(self, workers: int) -> list[int]:
-        """Have it train on, batch by batch, until it has so many workers; return their ids."""
+    def lead_to(self, workers: int, *, without: int = 0) -> list[int]:
+        """Have it train on, batch by batch, until it has so many workers; return their ids.
+
+        Args:
+            workers: How many.
+            without: One that was killed, of which the coordinator may not know yet.
+        """
         end = time.monotonic() + _SECONDS
         pace = Pace()
-        while len(found := self.pids()) != workers:
+        while len(found := self.pids()) != workers or without in found:
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < end, self.status()
             if self._is_waited_for() and pace.is_time():
@@ -137,6 +142,21 @@ class LocalTraining:
             assert time.monotonic() < end, self.status()
             time.sleep(0.1)
         return self.pids()
+
+    def let_it_go(self) -> int:
+        """Have it train on, batch by batch, until it has ended; return its exit code.
+
+        Workers that are to go do so between two batches, so there must be a next one.
+        """
+        end = time.monotonic() + _SECONDS
+        pace = Pace()
+        while (code := self.process.poll()) is None:
+            assert time.monotonic() < end, self.status()
+            if pace.is_time():
+                assert self._quota < EPOCHS * STEPS - 1, "it is over too soon"
+                self.allow(self._quota + 1)
+            time.sleep(0.1)
+        return int(code)
 
     def _is_waited_for(self) -> bool:
         """Return whether a batch is wanted: changes take effect between two batches."""

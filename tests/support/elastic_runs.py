@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support import ROOT, zygote
 from tests.support.deadline import DEADLINE
-from tests.support.elastic_training import STEPS, undisturbed
+from tests.support.elastic_training import STEPS, undisturbed, write_whole
 from tests.support.pid_namespaces import Container
 from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
@@ -170,10 +170,14 @@ class ElasticRun:
 
     def status(self) -> dict[str, Any]:
         """Return what the coordinator says; nothing if there is none."""
-        try:
-            return ask(Whereabouts(self.address, self.secret), {"kind": "status"})
-        except OperationError:
-            return {}
+        end = time.monotonic() + DEADLINE
+        while True:
+            try:
+                return ask(Whereabouts(self.address, self.secret), {"kind": "status"})
+            except OperationError:  # Both sides have few seconds for an answer.
+                if self.coordinator.poll() is not None or time.monotonic() > end:
+                    return {}
+                time.sleep(0.02)
 
     def in_training(self, role: str = "worker") -> list[dict[str, Any]]:
         """Return the processes of the present generation; none while that changes."""
@@ -223,9 +227,7 @@ class ElasticRun:
 
     def end_at(self, step: int) -> None:
         """Decide how long the training is; nobody may be that far yet."""
-        fresh = self.folder / "fresh"
-        fresh.write_text(str(step))
-        fresh.rename(self.folder / STEPS)
+        write_whole(self.folder / STEPS, str(step))
 
     def finish(self, least: int = 1, step: int = 0) -> list[dict[str, Any]]:
         """Have it end; all who come to the end must have the undisturbed run's state.
@@ -235,7 +237,9 @@ class ElasticRun:
             step: At least as far as any worker is.
         """
         if not (self.folder / STEPS).exists():
-            self.end_at(max(step, self.status().get("step", 0)) + _AHEAD)
+            # A coordinator that had no CPU for a while does not know at once how far it is.
+            self.wait_for_step(self.status().get("step", 0) + 1)
+            self.end_at(max(step, self.status()["step"]) + _AHEAD)
         steps = int((self.folder / STEPS).read_text())
         wait_until(lambda: all(each.poll() is not None for each in self.workers), self._why)
         found = self.trained()

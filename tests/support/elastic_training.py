@@ -29,7 +29,16 @@ from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.settings import MeshSettings
 
 STEPS = "steps"
+# No worker does so many steps, each of 10 ms and more, while a test decides when they end.
+AHEAD = 200
 RATE, MOMENTUM = np.float32(0.05), np.float32(0.9)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file for which others look all the time: they find it whole or not at all."""
+    fresh = path.with_suffix(".fresh")
+    fresh.write_text(text)
+    fresh.rename(path)
 
 
 class State:
@@ -145,7 +154,7 @@ def main() -> None:
     how = "left" if turn.leaving else "late" if turn.finished else "trained"
     found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
     found["kept"] = turn.kept
-    (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))
+    write_whole(said.folder / f"{os.getpid()}.json", json.dumps(found))
     if said.steps_in is not None:  # Then nobody here sees its files.
         print(json.dumps(found), flush=True)
     mesh.close()

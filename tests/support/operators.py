@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.support import ROOT
 from tests.support.deadline import DEADLINE
-from tests.support.elastic_training import STEPS, undisturbed
+from tests.support.elastic_training import STEPS, undisturbed, write_whole
 from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.examples import pod as idle
@@ -295,15 +295,20 @@ class Site:
 
     def end(self, name: str = "t", ahead: int = 100) -> int:
         """Decide when a training ends; return the step."""
-        step = max([self.step(name), *self._steps_now(name)]) + ahead
-        fresh = self.folder / name / "fresh"
-        fresh.write_text(str(step))
-        fresh.rename(self.folder / name / STEPS)
+        step = max(self.step(name), self._step_now(name)) + ahead
+        write_whole(self.folder / name / STEPS, str(step))
         return step
 
-    def _steps_now(self, name: str) -> Iterator[int]:
-        """Tell how far a training is; an operator that was killed says so late."""
-        yield from (int(said["step"]) for said in self.coordinators_say(name))
+    def _step_now(self, name: str) -> int:
+        """Return how far a training is; an operator that was killed says so late."""
+
+        def known() -> int:
+            # A coordinator may be too slow to answer, or not know yet after one that was killed.
+            steps = (int(said["step"]) for said in self.coordinators_say(name))
+            return max(steps, default=0)
+
+        found: int = self.wait(known, name)
+        return found
 
     def servers_in_training(self, name: str = "t") -> int:
         """Return how many servers the training uses, which a pod's status does not say."""
