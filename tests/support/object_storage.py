@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -32,6 +31,7 @@ _SIGNATURE = (
     "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host,"
     " Signature=0"
 )
+_URL = re.compile(r"Running on (http://127\.0\.0\.1:\d+)\n")
 # An error has a colour.
 _REQUEST = re.compile(r'"(?:\x1b\[\d+m)*([A-Z]+) (\S+) HTTP/1.1')
 # Calls the methods of boto3's client that lines of JSON name, and writes what they return.
@@ -80,16 +80,20 @@ class ObjectStorage:
 
     def __init__(self, folder: Path, **more: str) -> None:
         """Start it; `more` is added to its environment."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "moto.log"
-        code = f"from moto.server import main; main(['-p', '{port}'])"
+        code = "from moto.server import main; main(['-p', '0'])"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", code], env=environment(**more), stdout=log, stderr=log
             )
+
+        def url() -> str | None:
+            said = self._log.read_text()
+            assert self.process.poll() is None, said
+            found = _URL.search(said)
+            return found and found[1]
+
+        self.url = wait_for(url)
 
         def answers() -> bool:
             assert self.process.poll() is None, self._log.read_text()

@@ -294,7 +294,7 @@ class StandIn:
         )
         assert result.returncode == 0, result.stdout + result.stderr
         if self._lives:
-            self._hear_out()
+            self.hear_out()
         return str(result.stdout)
 
     def python(self, code: str, *arguments: object, **options: object) -> str:
@@ -314,7 +314,7 @@ class StandIn:
             thread.start()
             self._readers.append((pid, thread))
 
-    def _hear_out(self) -> None:
+    def hear_out(self) -> None:
         """Wait until all is heard that was said by processes that have ended."""
         if self._frozen.is_set():
             return

@@ -272,6 +272,8 @@ def test_a_reader_that_asks_follows_what_grows_at_another_node(tmp_path, source)
         assert one.ask(path) == "S"
         file = ReadFile(one, path)
         file.read(0, 1 << 20)
+        # For a reader that has only asked, another one waits for no more than a moment.
+        wait_for(lambda: a.status()["growing"])
         assert two.ask(path).lstrip("W") == "F"
         assert b.status()["growing"] == 1
         file.read(1 << 20, len(BIG))

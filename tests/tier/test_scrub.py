@@ -29,15 +29,16 @@ def source(tmp_path):
 
 def flip(path, place: int) -> None:
     """Change a bit of a file, but not when it was modified, as a disk does."""
-    about = path.stat()
     with path.open("r+b") as file:
+        about = os.stat(file.fileno())
         file.seek(place)
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 4]))
         file.flush()
         os.fsync(file.fileno())
-    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        # By the descriptor, as the path may have been dropped already.
+        os.utime(file.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))
 
 
 @pytest.mark.slow

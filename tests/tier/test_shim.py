@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.deadline import DEADLINE
 from tests.support.tier_stand_in import SHIM, StandIn
+from tests.support.tiers import read_until
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, MessageKind, StateFlag
 
 SMALL, LARGE = 100_001, 5_000_003
@@ -130,7 +131,12 @@ def test_what_a_reader_reads_is_copied_and_the_next_one_opens_the_copy(daemon, s
 @pytest.mark.parametrize("reader", ["pread", "threads"])
 def test_a_copy_is_filled_in_any_order(daemon, reader):
     path = daemon.make("set/file", content(4096 * 2000 + 1))
-    daemon.python(IMPORTS + READERS[reader].replace("9_001", "8192 * 4"), path)
+    code = IMPORTS + READERS[reader].replace("9_001", "8192 * 4")
+    if reader == "threads":
+        # Each waits no more than 50 ms for one that begins the copy, and then leaves a gap.
+        read_until(daemon.copy_of(path).exists, lambda: daemon.python(code, path))
+    else:
+        daemon.python(code, path)
     assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
 
 

@@ -239,23 +239,28 @@ def test_a_reply_that_comes_while_its_reader_does_not_run_is_not_late(tmp_path, 
         read_until(lambda: daemon.said and daemon.said[-1].counts.copy_opens == 1, read)
 
 
-def test_a_reader_follows_what_comes_from_another_node(tmp_path):
-    with StandIn(tmp_path) as daemon:
-        path = make(daemon, "set/file", LARGE)
+def follow(daemon):
+    """Have a reader read what comes meanwhile; on a busy machine, a piece may be late for it."""
+    for number in range(10):
+        (daemon.folder / "go").unlink(missing_ok=True)
+        path = make(daemon, f"set/{number}", LARGE)
         daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
         daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
-        counts = daemon.said[-1].counts
-        assert counts.growing_bytes >= LARGE * 0.9
-        assert counts.waits > 0
+        if daemon.said[-1].counts.growing_bytes >= LARGE * 0.9:
+            return
+    raise AssertionError(daemon.said[-1].counts)
+
+
+def test_a_reader_follows_what_comes_from_another_node(tmp_path):
+    with StandIn(tmp_path) as daemon:
+        follow(daemon)
+        assert daemon.said[-1].counts.waits > 0
 
 
 def test_a_reader_follows_what_comes_though_there_is_room_for_no_other_copy(tmp_path):
     with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         daemon.live(largest=0)
-        path = make(daemon, "set/file", LARGE)
-        daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
-        daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
-        assert daemon.said[-1].counts.growing_bytes >= LARGE * 0.9
+        follow(daemon)
 
 
 def test_a_reader_that_makes_no_copy_says_so_to_others_that_wait_for_it(tmp_path):
@@ -299,17 +304,32 @@ def test_a_mapping_waits_for_a_copy_that_comes(tmp_path):
 def test_readers_at_once_have_one_copy_made(daemon, path):
     code = COMMON + (
         "file = os.open(path, os.O_RDONLY)\n"
-        "data = b''\n"
+        "data = os.read(file, 30_011)\n"
+        # A reader that came later could find the copy.
+        "print('begun', flush=True)\nsys.stdin.readline()\n"
         "while piece := os.read(file, 30_011):\n"
         "    data += piece\n"
         "    time.sleep(0.002)\n"
         "check(data)"
     )
     readers = [
-        subprocess.Popen([sys.executable, "-S", "-c", code, path], env=daemon.environment())
+        subprocess.Popen(
+            [sys.executable, "-S", "-c", code, path],
+            env=daemon.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
-    assert [reader.wait() for reader in readers] == [0, 0, 0]
+    assert [reader.stdout.readline() for reader in readers] == ["begun\n"] * 3
+    for reader in readers:
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+    for reader in readers:
+        reader.communicate(timeout=DEADLINE)
+    assert [reader.returncode for reader in readers] == [0, 0, 0]
+    daemon.hear_out()
     assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
     assert daemon.kinds(path).count(MessageKind.READING) == 3
 
@@ -423,6 +443,7 @@ def test_after_a_change_of_the_source_no_open_gets_an_old_byte(daemon, path, cha
             subprocess.run([sys.executable, "-S", "-c", code, path], check=True)
         printed, _ = reader.communicate(b"\n", timeout=DEADLINE)
     if change == "map" and path.stat().st_ctime_ns == before.st_ctime_ns:
+        assert path.read_bytes()[:3] == b"new"
         pytest.skip("on this file system, a write to a mapping changes no status")
     assert printed == path.read_bytes()
 
