@@ -8,6 +8,8 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU
 from tests.support.deadline import DEADLINE
+from tf_malleable.cli.jobs import control
+from tf_malleable.cli.main import tfm
 
 ONE_CPU = ("--cpus", str(CPU), "--policy", "fcfs-strict")
 
@@ -27,6 +29,20 @@ def controller(tmp_path):
     """A controller with one CPU, which one job after the other gets."""
     with controllers.controller(tmp_path, *ONE_CPU) as running:
         yield running
+
+
+@pytest.fixture
+def patiently(monkeypatch, capsys):
+    """Runs a command that waits for what it has begun as long as that takes, not for a second."""
+    monkeypatch.setattr(control, "_PATIENCE_SECONDS", DEADLINE)
+
+    def run(*arguments: str) -> str:
+        tfm.main(list(arguments), standalone_mode=False)
+        said = capsys.readouterr()
+        assert said.err == ""
+        return said.out
+
+    return run
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ONE_CPU
+from tests.support.accounts import stored_jobs
 from tests.support.commands import submitted, tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
@@ -38,6 +39,11 @@ def waiting_for(path: Path, then: str) -> list[str]:
     return ["--", "sh", "-c", f"until [ -e {path} ]; do sleep 0.1; done; {then}"]
 
 
+def wait_for_start(outputs: Path) -> None:
+    """Wait until the program of the only job starts, for which it needs the controller."""
+    wait_for(lambda: [each["started"] for each in stored_jobs(outputs)] == [True])
+
+
 def ended(outputs: Path) -> list[Path]:
     """Return the exit files that say something."""
     return [path for path in outputs.glob("*.exit") if path.read_text()]
@@ -53,6 +59,7 @@ def test_an_end_that_no_controller_saw_is_in_the_history(
     go = tmp_path / "go"
     first = start()
     number = submitted(*waiting_for(go, then))
+    wait_for_start(outputs)
     first.stop(signal.SIGHUP)
     go.touch()
     (recorded,) = wait_for(lambda: ended(outputs))
@@ -70,6 +77,7 @@ def test_the_cores_of_that_time_are_in_the_history_too(start, outputs, tmp_path)
     go = tmp_path / "go"
     first = start()
     submitted(*waiting_for(go, "exit 0"))
+    wait_for_start(outputs)
     first.stop()
     go.touch()
     wait_for(lambda: ended(outputs))
@@ -96,6 +104,7 @@ def test_what_failed_meanwhile_is_started_again(start, outputs, tmp_path):
     go, tries = tmp_path / "go", tmp_path / "tries"
     first = start()
     number = submitted("--retries", "1", *waiting_for(go, f"echo x >> {tries}; exit 4"))
+    wait_for_start(outputs)
     first.stop()
     go.touch()
     wait_for(lambda: ended(outputs))
@@ -110,6 +119,7 @@ def test_a_file_that_somebody_made_up_ends_no_job_in_the_future(start, outputs, 
     go = tmp_path / "go"
     first = start()
     submitted(*waiting_for(go, "exit 0"))
+    wait_for_start(outputs)
     first.stop()
     go.touch()
     (recorded,) = wait_for(lambda: ended(outputs))

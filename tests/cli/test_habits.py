@@ -36,9 +36,11 @@ def test_it_works(line, printed, controller, outputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["kill x", "scancel x", "log x", "log -f x"])
-def test_it_works_with_a_job(line, controller, outputs):
-    assert tfm("submit", "--name", "x", "--", "sleep", "3").returncode == 0
+@pytest.mark.parametrize(
+    ("line", "seconds"), [("kill x", 600), ("scancel x", 600), ("log x", 3), ("log -f x", 3)]
+)
+def test_it_works_with_a_job(line, seconds, controller, outputs):
+    assert tfm("submit", "--name", "x", "--", "sleep", str(seconds)).returncode == 0
     done = tfm(*line.split())
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -239,6 +239,10 @@ def test_ctrl_c_keeps_what_has_ended(plan):
             assert time.monotonic() < deadline
             seen |= now
             time.sleep(0.02)
+        # Ctrl-C is for the command alone, once the others have got their work.
+        while not all(map(ignores_ctrl_c, children(process.pid))):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
@@ -254,6 +258,12 @@ def test_ctrl_c_keeps_what_has_ended(plan):
 def children(pid: int) -> set[str]:
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return set(file.read().split())
+
+
+def ignores_ctrl_c(pid: str) -> bool:
+    with open(f"/proc/{pid}/status") as file:
+        ignored = next(line.split()[1] for line in file if line.startswith("SigIgn"))
+    return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
 
 
 def alive_in_group(group: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.accounts import age, has_ended
+from tests.support.accounts import age, has_ended, stored_jobs
 from tests.support.commands import started, submitted, tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.deadline import DEADLINE
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.usefixtures("outputs")
 
 def stored(outputs: Path) -> list[dict]:
     """Return the stored jobs, oldest first."""
-    found = [json.loads(path.read_text()) for path in outputs.glob("*.job")]
-    return sorted(found, key=lambda each: each["submitted"])
+    return sorted(stored_jobs(outputs), key=lambda each: each["submitted"])
 
 
 def lose_power(controller: Controller) -> None:

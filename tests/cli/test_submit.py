@@ -72,7 +72,8 @@ def test_it_has_a_session_of_its_own_and_reads_nothing(controller):
         exit_file = str(Path(output).with_suffix(".exit"))
         # The program may still be opening its libraries.
         wait_for(lambda: {*open_files(pid).values()} == {os.devnull, output})
-        assert {*open_files(keeper).values()} == {os.devnull, exit_file}
+        # It may still be about to close the pipe by which it has heard of the job.
+        wait_for(lambda: {*open_files(keeper).values()} == {os.devnull, exit_file})
     finally:
         os.kill(pid, signal.SIGKILL)
 
@@ -220,10 +221,9 @@ def test_the_last_lines_are_printed(controller):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_outputs_of_several_jobs_have_their_names(tmp_path, outputs):
-    with controllers.controller(tmp_path, "--policy", "equal") as controller:
-        if len(controller.get("/v1")["cpus"]) < 2:
-            pytest.skip("needs two CPUs")
+    with controllers.controller(tmp_path, "--policy", "equal"):
         submitted("--name", "ended", *shell("echo gone"))
         tfm("wait", "ended")
         gate = tmp_path / "gate"

@@ -40,6 +40,15 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def stored_jobs(outputs: Path) -> list[dict[str, Any]]:
+    """Return the jobs that are stored beside outputs; one that ends meanwhile may be missing."""
+    found = []
+    for path in outputs.glob("*.job"):
+        with suppress(FileNotFoundError):
+            found.append(json.loads(path.read_text()))
+    return found
+
+
 class Account:
     """The account of a user who has set up nothing.
 
@@ -103,11 +112,7 @@ class Account:
 
     def stored(self) -> list[dict[str, Any]]:
         """Return the stored jobs."""
-        found = []
-        for path in self.outputs.glob("*.job"):
-            with suppress(FileNotFoundError):
-                found.append(json.loads(path.read_text()))
-        return found
+        return stored_jobs(self.outputs)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the ended jobs."""

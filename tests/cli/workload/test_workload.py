@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import controllers
-from tests.support.commands import CPU, started, tfm
+from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import has_ended
@@ -100,8 +100,12 @@ def test_jobs_run_in_turn_and_are_measured(controller):
         ["two/b", "failed", "3"],
     ]
     assert summary.startswith("3 jobs, 1 of them failed: makespan ")
-    logs = {path.name: path.read_text() for path in Path("mix.out").iterdir()}
-    assert logs == {"one.log": "first\n", "two_b.log": "second\n", "one-2.log": "third\n"}
+    # On a busy machine, a job may have to wait for so long that its log says so.
+    logs = {
+        path.name: [line for line in path.read_text().splitlines() if not line.startswith("tfm: ")]
+        for path in Path("mix.out").iterdir()
+    }
+    assert logs == {"one.log": ["first"], "two_b.log": ["second"], "one-2.log": ["third"]}
 
 
 @pytest.mark.slow
@@ -179,18 +183,22 @@ def test_jobs_of_others_do_not_count(controller):
 
 
 def test_a_job_that_is_refused_has_failed(controller):
-    until = "until [ -s mix.out/hasty.log ]; do sleep 0.1; done"
-    file = write(f"0 --name long -- sh -c '{until}'\n0.5 --name hasty --no-queue -- true\n")
-    result = tfm("workload", "--json", file)
-    assert result.returncode == 1
-    found = {job["name"]: job for job in json.loads(result.stdout)["jobs"]}
+    file = write("0 --name long -- sleep 0.1\n0.5 --name hasty --no-queue -- true\n")
+    log = Path("mix.out/hasty.log")
+    # On a busy machine, either of the two may come first.
+    with running() as other, started("workload", "--json", file) as process:
+        wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
+        other.kill()
+        output, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    found = {job["name"]: job for job in json.loads(output)["jobs"]}
     outcomes = {name: job["outcome"] for name, job in found.items()}
     assert outcomes == {"long": "finished", "hasty": "failed"}
     hasty = found["hasty"]
     assert (hasty["started"], hasty["service_seconds"], hasty["core_seconds"]) == (None, 0, 0)
     assert hasty["waiting_seconds"] == hasty["total_seconds"] > 0
     assert found["long"]["core_seconds"] > 0
-    assert Path("mix.out/hasty.log").read_text().startswith("tfm: too few cores are free")
+    assert log.read_text().startswith("tfm: too few cores are free")
 
 
 def test_a_job_that_was_cancelled_has_not_finished(controller):
