@@ -20,7 +20,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 @pytest.fixture
 def connection(fake):
-    connection = Connection(fake.path, timeout=2.0)
+    connection = Connection(fake.path, timeout=DEADLINE)
     yield connection
     connection.close()
 

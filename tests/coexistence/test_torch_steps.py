@@ -14,8 +14,9 @@ from tests.support.programs import ENDS, job
 
 TRAINING = """
 import os, sys, time, torch
-def wait(name):
-    while not os.path.exists(os.path.join(sys.argv[1], name)):
+from torch.optim.optimizer import _global_optimizer_post_hooks
+def wait(condition):
+    while not condition():
         time.sleep(0.01)
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -26,14 +27,14 @@ def train(step, count):
         step()
     print("trained", flush=True)
 print("imported", flush=True)
-wait("joined")
+wait(lambda: _global_optimizer_post_hooks)
 train(optimizer.step, 50)
 # Once it is compiled, nothing may make it compile again.
 compiled = torch.compile(lambda: optimizer.step(), backend="eager")
 train(compiled, 6)
 torch._dynamo.config.error_on_recompile = True
 train(compiled, 20)
-wait("counted")
+wait(lambda: os.path.exists(sys.argv[1]))
 """
 
 
@@ -44,17 +45,15 @@ def _alone(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("_alone")
 def test_steps_of_a_plain_loop_are_counted_but_not_compiled_ones(tmp_path):
+    counted = tmp_path / "counted"
     with (
         controllers.controller(tmp_path) as controller,
-        started("run", "--", sys.executable, "-c", TRAINING, str(tmp_path)) as process,
+        started("run", "--", sys.executable, "-c", TRAINING, str(counted)) as process,
     ):
         assert process.stdout.readline() == "imported\n", process.stderr.read()
-        # The agent looks for optimizers once it has joined.
-        wait_for(lambda: job(controller)["malleable"])
-        (tmp_path / "joined").touch()
         for _ in range(3):
             assert process.stdout.readline() == "trained\n", process.stderr.read()
         wait_for(lambda: job(controller)["steps_done"] == 50)
         assert job(controller)["confined"] is None
-        (tmp_path / "counted").touch()
+        counted.touch()
         assert process.wait(ENDS) == 0

@@ -8,6 +8,7 @@ import http.client
 import pytest
 import yaml
 
+from tests.support.controllers import wait_for
 from tests.support.kubernetes.api import UnavailableError
 from tests.support.kubernetes.authorization import ADMIN, Right, account, unused
 from tests.support.kubernetes.client import Client
@@ -209,12 +210,13 @@ def test_an_answer_can_be_lost_after_what_it_is_about_was_done(server, client, a
 
 
 def test_a_call_can_hang(server, admin):
-    server.faults.inject("hang")
+    fault = server.faults.inject("hang")
     host = server.url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=0.2)
     connection.request("GET", MAPS, headers={"Authorization": f"Bearer {admin}"})
     with pytest.raises(TimeoutError):
         connection.getresponse()
+    wait_for(lambda: fault.met)  # Or the next call would hang.
     connection.close()
     assert ask(server, "GET", MAPS, token=admin)[0] == 200
 

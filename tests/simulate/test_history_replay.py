@@ -113,18 +113,21 @@ def test_it_waits_for_input_as_often_and_as_long_again(policy):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["srpt", "lend+srpt"])
 def test_each_has_the_work_it_had_under_a_policy_that_resizes_and_pauses(policy):
-    # With other seeds, some job is measured with too few numbers of cores to tell its curve.
-    jobs = tasks(5)
-    before = run(jobs, policy)
-    assert any(record.resizes or record.paused_seconds for record in before.jobs)
-    for task, found in zip(jobs, replayed(before, Assumed()).tasks, strict=True):
-        assert found.work == pytest.approx(task.work, rel=0.02)
-        assert (found.shape, found.priority, found.expected) == (
-            task.shape,
-            task.priority,
-            task.expected,
-        )
-        assert found.starting == pytest.approx(task.starting, abs=0.02)
+    off = []
+    for seed in range(1, 6):
+        jobs = tasks(seed)
+        before = run(jobs, policy)
+        assert any(record.resizes or record.paused_seconds for record in before.jobs)
+        for task, found in zip(jobs, replayed(before, Assumed()).tasks, strict=True):
+            off.append(abs(found.work / task.work - 1))
+            assert (found.shape, found.priority, found.expected) == (
+                task.shape,
+                task.priority,
+                task.expected,
+            )
+            assert found.starting == pytest.approx(task.starting, abs=0.02)
+    # Few jobs are measured with too few numbers of cores to tell their curves.
+    assert sum(each > 0.02 for each in off) < 0.05 * len(off)
 
 
 def test_their_curves_are_those_they_had():

@@ -109,7 +109,8 @@ class Containers:
 
         def so() -> dict[str, Any]:
             jobs = self.jobs()
-            has = all(len(jobs[self.name(name)]["actual"]) == n for name, n in counts.items())
+            found = {name: jobs.get(self.name(name)) for name in counts}
+            has = all(job and len(job["actual"]) == counts[name] for name, job in found.items())
             return jobs if has else {}
 
         return wait_for(so)

@@ -12,6 +12,8 @@ from tests.support import harness
 pytestmark = pytest.mark.xdist_group("random limit changes")
 
 CHANGES = 10_000
+# A child computes for a quarter of a minute, and other tests run meanwhile.
+TIMEOUT = 240
 WORKLOADS = (
     "keras_cnn",
     "keras_lstm",
@@ -37,6 +39,7 @@ def stock_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "stock_results",
         str(folder),
         stock=True,
+        timeout=TIMEOUT,
         TF_NUM_INTRAOP_THREADS=1,
         TF_NUM_INTEROP_THREADS=1,
     )
@@ -48,7 +51,7 @@ def stock_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(request: pytest.FixtureRequest, stock_results: Path) -> harness.Finished:
     """One child for the three parts of each workload; a part that hangs has no row."""
     arguments = (request.param, str(stock_results), harness.CAPACITY, CHANGES)
-    return harness.start("cases_workloads", "under_changing_limits", *arguments)
+    return harness.start("cases_workloads", "under_changing_limits", *arguments, timeout=TIMEOUT)
 
 
 def _part(run: harness.Finished, name: str) -> dict[str, Any]:

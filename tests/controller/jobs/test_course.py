@@ -64,7 +64,10 @@ def test_a_program_that_computes_is_not_idle_and_reports_nothing(state):
             await here.until(lambda: (live.measured.usage.cpu_seconds or 0.0) > 0.5)
             record = await killed(here)
             assert (record.steps, record.first_step_seconds) == (None, None)
-            assert record.idle_seconds < 0.5 * record.service_seconds
+            # Beside other programs it may have had less than 0.2 CPUs for a while, which counts as
+            # idle; but no more than a CPU in the rest of the time.
+            busy = record.service_seconds - record.idle_seconds
+            assert busy + 0.2 * record.idle_seconds > 0.45
 
     asyncio.run(scenario())
 

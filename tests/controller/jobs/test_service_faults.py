@@ -34,7 +34,7 @@ def test_a_restarted_controller_knows_every_job_and_its_grant(state):
                 assert {name: job.granted for name, job in jobs.items()} == grants
                 assert jobs[first].by_hand == 3
                 assert (jobs[second].held, jobs[second].state) == (True, "paused")
-                assert before.programs[1].state() == "T"
+                await after.until(lambda: before.programs[1].state() == "T")
                 after.agents.append(Agent(after.service, before.programs[0], first))
                 await after.until(lambda: after.status(first).actual == grants[first])
                 third = await after.job()

@@ -17,20 +17,21 @@ SECONDS = 300.0
 
 def execute(cell: str, *, interrupting: bool = False) -> str:
     """Return what a cell prints; with the name of the exception that ends it."""
-    said = []
+    printed, raised = "", ""
 
     def hear(message):
+        nonlocal printed, raised
         kind, content = message["header"]["msg_type"], message["content"]
         if kind == "stream" and content["name"] == "stdout":
             # A line may come in two messages; a second interrupt would end the report of the first.
-            if interrupting and not said:
+            if interrupting and not printed:
                 manager.interrupt_kernel()
-            said.append(content["text"].strip())
+            printed += content["text"]
         elif kind == "error":
-            said.append(content["ename"])
+            raised = content["ename"]
 
     client.execute_interactive(cell, timeout=SECONDS, output_hook=hear)
-    return " ".join(said)
+    return " ".join([*printed.split(), *raised.split()])
 
 
 def connected() -> BlockingKernelClient:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+_PATIENCE_MS = 1000 * DEADLINE
 # One browser for all tests of this folder.
 _RUNNING = ExitStack()
 _BROWSERS: list = []
@@ -23,7 +26,9 @@ def _start():
     sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     playwright = _RUNNING.enter_context(sync_playwright())
     browser = playwright.chromium.launch(
-        executable_path=CHROMIUM, args=[*sandbox, "--disable-dev-shm-usage"]
+        executable_path=CHROMIUM,
+        args=[*sandbox, "--disable-dev-shm-usage"],
+        timeout=_PATIENCE_MS,
     )
     _BROWSERS.append(browser)
     _RUNNING.callback(_BROWSERS.clear)
@@ -49,7 +54,7 @@ def browser():
 def context(browser):
     """What belongs together in a browser: cookies, and tabs that are closed at the end."""
     opened = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(_PATIENCE_MS)
     yield opened
     opened.close()
 
