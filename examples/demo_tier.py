@@ -7,8 +7,6 @@ namespace. So this needs root, /dev/fuse and libfuse3-dev.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 from command_line import Parser
 from matplotlib.figure import Figure
 
+from benchmarks.common.command_line import BenchmarkError
 from benchmarks.tier.cluster import SlowSource, cluster, read
 from tf_malleable.figures import style
 from tf_malleable.figures.formats import is_picture
@@ -26,10 +25,6 @@ REPOSITORY = Path(__file__).parent.parent
 NODES, EPOCHS = 4, 6
 FILES, SIZE = 16, 4_000_000
 RATE, LATENCY = 25_000_000, 0.0005
-
-
-class DemoError(Exception):
-    """What went wrong, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +80,6 @@ def draw(plain: Arm, tier: Arm) -> Figure:
     return figure
 
 
-def check() -> None:
-    """Raise DemoError if this machine cannot show it."""
-    if os.geteuid() != 0:
-        raise DemoError("it mounts a file system for each node: run it as root")
-    if not os.access("/dev/fuse", os.W_OK):
-        raise DemoError("there is no /dev/fuse")
-    for program in ("pkg-config", "cc", "unshare", "nsenter", "fusermount3"):
-        if shutil.which(program) is None:
-            raise DemoError(f"it needs {program}: apt-get install libfuse3-dev fuse3 pkg-config")
-
-
 def main() -> int:
     """Run the demo."""
     parser = Parser("demo-tier", description=__doc__.splitlines()[0])
@@ -105,7 +89,6 @@ def main() -> int:
         parser.error(f"--out must be a file .png or .svg, not {out.name!r}")
     end_on_signals()
     try:
-        check()
         with tempfile.TemporaryDirectory(prefix="tfm-demo-tier-") as folder:
             source = SlowSource(Path(folder, "source"))
             source.fill(FILES, SIZE)
@@ -121,7 +104,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo-tier: interrupted", file=sys.stderr)
         return 130
-    except (DemoError, OSError) as error:
+    except (BenchmarkError, OSError) as error:
         print(f"demo-tier: {error}", file=sys.stderr)
         return 1
 

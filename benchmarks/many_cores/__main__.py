@@ -101,7 +101,7 @@ def parts(out: Path, rounds: int, seconds: int, minutes: int) -> dict[str, Part]
     words = {
         **{name: (*own, name, *size) for name in ("trainings", "grants", "simulator")},
         "openmp": (*openmp, "--rounds", str(rounds), "--seconds", "0.4", "--out", str(out)),
-        "tier": (*tier, "--pairs", "1", "--out", str(out / "tier.json")),
+        "tier": (*tier, "--rounds", "1", "--out", str(out)),
     }
     return {
         name: Part(words[name], out / f"{name}.json", _LIMITS[name] * minutes / _MINUTES)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.command_line import finish
+from benchmarks.common.command_line import CommandLine, finish, positive
 from benchmarks.tier.cluster import SlowSource, busy_seconds, cluster, daemon_seconds, read
 
 MB = 1_000_000
@@ -31,27 +31,28 @@ NODES = 4
 ARMS = ("plain", "whole", "tier", "absent")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the command line says."""
-    parser = argparse.ArgumentParser(prog="benchmarks.tier", description=__doc__)
-    parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--arms", nargs="*", choices=ARMS, help="By default those of each case.")
-    parser.add_argument("--out", type=Path, default=Path("build/bench-tier.json"))
-    options = parser.parse_args()
-    return finish("tier", lambda: measure_all(options))
+    titles = {name: case["title"] for name, case in CASES.items()}
+    line = CommandLine("tier", str(__doc__), "out/tier", titles)
+    line.formatter_class = argparse.RawDescriptionHelpFormatter
+    line.add_argument("--arms", nargs="+", choices=ARMS, help="by default those of each case")
+    line.add_argument("--rounds", type=positive, default=5, help="runs of each arm, in turns")
+    said = line.parse(arguments)
+    return finish(
+        "tier", lambda: run_all(said.only or tuple(CASES), said.arms, said.rounds, said.out)
+    )
 
 
-def measure_all(options: argparse.Namespace) -> None:
-    """Measure what was asked for, and print and keep the results."""
+def run_all(names: Sequence[str], arms: Sequence[str] | None, rounds: int, out: Path) -> None:
+    """Measure, print, and write tier.json."""
     results: dict[str, Any] = {}
-    arms = {name: options.arms or CASES[name].get("arms", ("plain", "tier")) for name in CASES}
-    progress = Progress(sum(len(arms[name]) for name in options.only) * options.pairs)
+    chosen = {name: arms or CASES[name].get("arms", ("plain", "tier")) for name in names}
+    progress = Progress(sum(map(len, chosen.values())) * rounds)
     with tempfile.TemporaryDirectory(prefix="tfm-bench-tier-") as folder:
-        for name in options.only:
-            results[name] = measure(name, Path(folder), arms[name], options.pairs, progress)
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps(results, indent=1))
+        for name in names:
+            results[name] = measure(name, Path(folder), chosen[name], rounds, progress)
+            (out / "tier.json").write_text(json.dumps(results, indent=1))
 
 
 class Progress:
@@ -70,15 +71,15 @@ class Progress:
 
 
 def measure(
-    name: str, folder: Path, arms: Sequence[str], pairs: int, progress: Progress
+    name: str, folder: Path, arms: Sequence[str], rounds: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Return the runs of one case, and print them."""
     case = CASES[name]
     source = SlowSource(folder / "source")
     source.fill(case["count"], case["size"])
     runs = []
-    for pair in range(pairs):
-        for arm in arms if pair % 2 == 0 else arms[::-1]:
+    for number in range(rounds):
+        for arm in arms if number % 2 == 0 else arms[::-1]:
             runs.append({"arm": arm, **run(source, folder / f"nodes{len(runs)}", arm, case)})
             progress.tell(f"{name} {json.dumps(runs[-1])}")
     for arm in arms:
@@ -142,20 +143,58 @@ def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dic
 
 SHARDS = {"count": 32, "size": 8_400_000}
 CASES: dict[str, dict[str, Any]] = {
-    "epochs": {**SHARDS, "epochs": 10},
-    "cold-8": SHARDS,
-    "cold-64": {"count": 4, "size": 64 * MB},
-    "cold-small": {"count": 20_000, "size": 12_000},
-    "cold-100": {**SHARDS, "rate": 100 * MB},
-    "cold-cpu": {**SHARDS, "words": ("--compute", "0.15")},
-    "train-cpu": {**SHARDS, "epochs": 4, "words": ("--compute", "0.15")},
-    "whole-8": {**SHARDS, "arms": ("plain", "whole", "tier")},
-    "absent-8": {**SHARDS, "arms": ("plain", "absent")},
-    "absent-small": {"count": 4_000, "size": 12_000, "arms": ("plain", "absent")},
-    "served": {**SHARDS, "nodes": 1, "epochs": 30, "rate": 0, "arms": ("tier",)},
-    "one-reader": {**SHARDS, "nodes": 1},
-    "same-order": {**SHARDS, "words": ("--same",)},
-    "half": {**SHARDS, "epochs": 4, "capacity": 32 * 8_400_000 // 2 // NODES},
+    "epochs": {"title": "ten epochs", **SHARDS, "epochs": 10},
+    "cold-8": {"title": "a cold epoch of files of 8.4 MB", **SHARDS},
+    "cold-64": {"title": "of files of 64 MB", "count": 4, "size": 64 * MB},
+    "cold-small": {"title": "of 20,000 files of 12 kB", "count": 20_000, "size": 12_000},
+    "cold-100": {"title": "from a source of 100 MB/s", **SHARDS, "rate": 100 * MB},
+    "cold-cpu": {
+        "title": "of readers that compute",
+        **SHARDS,
+        "words": ("--compute", "0.15"),
+    },
+    "train-cpu": {
+        "title": "four epochs of readers that compute",
+        **SHARDS,
+        "epochs": 4,
+        "words": ("--compute", "0.15"),
+    },
+    "whole-8": {
+        "title": "a cold epoch against whole copies without a tier",
+        **SHARDS,
+        "arms": ("plain", "whole", "tier"),
+    },
+    "absent-8": {
+        "title": "programs whose tier is gone",
+        **SHARDS,
+        "arms": ("plain", "absent"),
+    },
+    "absent-small": {
+        "title": "the same, of 4,000 files of 12 kB",
+        "count": 4_000,
+        "size": 12_000,
+        "arms": ("plain", "absent"),
+    },
+    "served": {
+        "title": "thirty epochs of one node, for the daemon's CPU time",
+        **SHARDS,
+        "nodes": 1,
+        "epochs": 30,
+        "rate": 0,
+        "arms": ("tier",),
+    },
+    "one-reader": {"title": "a cold epoch of one node alone", **SHARDS, "nodes": 1},
+    "same-order": {
+        "title": "all nodes read all in the same order",
+        **SHARDS,
+        "words": ("--same",),
+    },
+    "half": {
+        "title": "four epochs with room for half of the data",
+        **SHARDS,
+        "epochs": 4,
+        "capacity": 32 * 8_400_000 // 2 // NODES,
+    },
 }
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.command_line import BenchmarkError
+
 HERE = Path(__file__).parent
 _NUMBERS = struct.Struct("<7Q")
 _SECRET = "the secret of the nodes of a benchmark"
@@ -49,19 +51,18 @@ class SlowSource:
     """The source: a folder behind FUSE, with a limit."""
 
     def __init__(self, folder: Path) -> None:
-        """Build the file system, and make its folders below this one."""
+        """Build the file system, and make its folders below this one.
+
+        Raises:
+            BenchmarkError: This machine lacks what mounts or builds it.
+        """
+        flags = _fuse_flags()
         self.folder = folder
         self.files, self.mount = folder / "files", folder / "data"
         self.counters, self.codes = folder / "counters", folder / "codes.json"
         for each in (self.files, self.mount):
             each.mkdir(parents=True, exist_ok=True)
         self.program = folder / "slow_source"
-        flags = subprocess.run(
-            ["pkg-config", "--cflags", "--libs", "fuse3"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
         subprocess.run(
             ["cc", "-O2", "-o", self.program, HERE / "slow_source.c", *flags], check=True
         )
@@ -93,6 +94,27 @@ class SlowSource:
     def asked(self) -> Asked:
         """Return what the source was asked so far."""
         return Asked(*_NUMBERS.unpack(self.counters.read_bytes())[:4])
+
+
+def _fuse_flags() -> list[str]:
+    """Return the compiler's flags for libfuse, if all else is there, too.
+
+    Raises:
+        BenchmarkError: Something is missing.
+    """
+    if os.geteuid() != 0:
+        raise BenchmarkError("it mounts a file system for each node: run it as root")
+    if not os.access("/dev/fuse", os.W_OK):
+        raise BenchmarkError("there is no /dev/fuse")
+    install = "apt-get install libfuse3-dev fuse3 pkg-config gcc"
+    for program in ("pkg-config", "cc", "unshare", "nsenter", "fusermount3"):
+        if shutil.which(program) is None:
+            raise BenchmarkError(f"it needs {program}: {install}")
+    asked = ["pkg-config", "--cflags", "--libs", "fuse3"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if found.returncode != 0:
+        raise BenchmarkError(f"it needs libfuse3-dev: {install}")
+    return found.stdout.split()
 
 
 @dataclass

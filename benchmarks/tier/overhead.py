@@ -6,30 +6,38 @@ Each pair runs the same program without and with the shim, one after the other.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.common.command_line import finish, positive
+from examples.command_line import Parser
 from tests.support.tier_stand_in import StandIn
 
 PROGRAM = Path(__file__).with_name("overhead.c")
 SIZE = 64 << 20
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the command line says."""
+    line = Parser("tier.overhead", description=__doc__)
+    line.add_argument("--pairs", type=positive, default=9)
+    line.add_argument("--rounds", type=positive, default=100, help="batches of 1000 in each run")
+    said = line.parse_args(arguments)
+    return finish("tier.overhead", lambda: run_all(said.pairs, said.rounds))
+
+
+def run_all(pairs: int, rounds: int) -> None:
     """Measure everything and print a table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.tier.overhead", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--rounds", type=int, default=100, help="batches of 1000 in each run")
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfm-overhead-") as folder:
         program = Path(folder, "overhead")
         subprocess.run(["cc", "-O2", PROGRAM, "-o", program], check=True)
         with StandIn(Path(folder, "tier")) as daemon:
-            measure(daemon, program, options.pairs, options.rounds)
+            measure(daemon, program, pairs, rounds)
 
 
 def measure(daemon: StandIn, program: Path, pairs: int, rounds: int) -> None:
@@ -86,4 +94,4 @@ def run(daemon: StandIn, command: list[str], where: Path, with_shim: bool) -> fl
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -232,14 +232,6 @@ void CloseOrPark(int fd, OwnFile* place) {
   }
 }
 
-// Returns whether an open file is a complete copy, and whether it has a name.
-bool IsCopy(int fd, Identity* identity, bool* has_name) {
-  struct stat status;
-  if (syscall(SYS_fstat, fd, &status) != 0) return false;
-  *has_name = status.st_nlink > 0;
-  return IsCopy(fd, status.st_dev, status.st_mode, status.st_ino, identity);
-}
-
 // Replaces a descriptor of a copy; returns 0 or an error.
 int SwapInSource(int fd, const Identity& identity, Source* source) {
   // After vfork(), the child has descriptors of its own, but the parent's
@@ -297,6 +289,14 @@ bool IsCopy(int fd, uint64_t device, mode_t mode, uint64_t inode,
   return IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
                                        identity, sizeof(*identity))) &&
          identity->copy_inode == inode;
+}
+
+bool IsCopy(int fd, Identity* identity, bool* has_name) {
+  struct statx status;
+  if (sys::CachedStatus(fd, &status) != 0) return false;
+  *has_name = status.stx_nlink > 0;
+  return IsCopy(fd, DeviceOf(status), status.stx_mode, status.stx_ino,
+                identity);
 }
 
 int UseSource(int fd) {

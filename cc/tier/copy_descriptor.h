@@ -24,6 +24,9 @@ namespace tier {
 // copy.
 bool IsCopy(int fd, uint64_t device, mode_t mode, uint64_t inode,
             Identity* identity);
+// The same of any open file, of which no server is asked. `has_name` says
+// whether a copy still has one.
+bool IsCopy(int fd, Identity* identity, bool* has_name);
 
 // Called before a call by a descriptor that is about the file itself. Replaces
 // a descriptor of a copy, and all duplicates of it in this process, by

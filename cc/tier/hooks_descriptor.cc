@@ -69,12 +69,10 @@ constexpr int kOwnFlags = O_NONBLOCK | O_NOFOLLOW;
 // Returns the flags that the program has opened a file with.
 int WithoutOwnFlags(int fd, int flags) {
   if (flags < 0 || (flags & kOwnFlags) != kOwnFlags) return flags;
-  struct stat status;
   Identity identity;
+  bool has_name;
   return shim.is_on.load(std::memory_order_relaxed) &&
-                 syscall(SYS_fstat, fd, &status) == 0 &&
-                 IsCopy(fd, status.st_dev, status.st_mode, status.st_ino,
-                        &identity)
+                 IsCopy(fd, &identity, &has_name)
              ? flags & ~kOwnFlags
              : flags;
 }

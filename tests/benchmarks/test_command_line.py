@@ -31,6 +31,7 @@ NAMES = {
     "openmp": ("torch-lstm", "lightgbm-train"),
     "lending": ("naps", "outside"),
     "page": ("pixel", "load", "grants"),
+    "tier": ("epochs", "cold-8", "cold-small", "absent-8", "served", "half"),
     "power": ("calibration", "metering", "units", "budget"),
     "cluster": ("static-1", "static-2", "grows", "vertical", "deaths", "split", "kills"),
 }
