@@ -132,22 +132,13 @@ int OpenCopy(Key* key, const char* source, int flags) {
 // Replaces a descriptor of the program by one of the complete copy; returns
 // whether that was possible.
 bool SwapInCopy(PartialCopy* partial, int fd) {
-  Key key;
-  key.Set(partial->key, partial->key_size);
-  const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
+  const int copy = OpenCopyOf(*partial, fd);
   if (copy < 0) return false;
-  Identity identity;
-  struct statx status;
-  const long size = syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
-                            sizeof(identity));
   const int flags = sys::Fcntl(fd, F_GETFD);
   const int64_t position = sys::Seek(fd, 0, SEEK_CUR);
-  const bool is_same =
-      IsIdentity(identity, size) && sys::CachedStatus(fd, &status) == 0 &&
-      IsSameVersion(identity, status) && flags >= 0 && position >= 0 &&
-      sys::Seek(copy, position, SEEK_SET) == position;
   const bool is_done =
-      is_same &&
+      flags >= 0 && position >= 0 &&
+      sys::Seek(copy, position, SEEK_SET) == position &&
       syscall(SYS_dup3, copy, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
   sys::Close(copy);
   return is_done;
@@ -183,6 +174,22 @@ int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   if (reply == kFollow) *result = LookupResult::kPartialCopy;
   // A copy that was partial when the daemon replied may be complete by now.
   return OpenCopy(key, source, flags);
+}
+
+int OpenCopyOf(const PartialCopy& partial, int fd) {
+  Key key;
+  key.Set(partial.key, partial.key_size);
+  const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
+  if (copy < 0) return -1;
+  Identity identity;
+  struct statx status;
+  if (IsIdentity(identity, syscall(SYS_fgetxattr, copy, kSourceAttribute,
+                                   &identity, sizeof(identity))) &&
+      sys::CachedStatus(fd, &status) == 0 && IsSameVersion(identity, status)) {
+    return copy;
+  }
+  sys::Close(copy);
+  return -1;
 }
 
 bool AwaitSwap(PartialCopy* partial, int fd) {

@@ -24,6 +24,10 @@ int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
 // there were any.
 bool CloseCopiesFolders();
 
+// Opens the complete copy of the version that the program has open as `fd`;
+// returns -1 if there is none. May set errno.
+int OpenCopyOf(const PartialCopy& partial, int fd);
+
 // Replaces a descriptor of the program by one of the complete copy, if that
 // exists, or is fetched and complete soon; returns whether it did.
 bool AwaitSwap(PartialCopy* partial, int fd);

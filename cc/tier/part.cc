@@ -47,7 +47,8 @@ int OpenMap(const PartialCopy& partial, MapHeader* header,
   return -1;
 }
 
-// Finds the partial copy that the daemon fills; returns whether there is one.
+}  // namespace
+
 bool HasPart(PartialCopy* partial) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = partial->next_search.load(std::memory_order_acquire);
@@ -81,8 +82,6 @@ bool HasPart(PartialCopy* partial) {
                              std::memory_order_release);
   return false;
 }
-
-}  // namespace
 
 MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
   MapRange range = {size, false, false, false};

@@ -22,6 +22,10 @@ struct MapRange {
   bool is_dropped;   // The partial copy may not be used any more.
 };
 
+// Finds the partial copy that the daemon fills, unless a search was in vain a
+// moment ago; returns whether there is one, or was when it was found.
+bool HasPart(PartialCopy* partial);
+
 // Returns the first part of the span [offset, offset + size) that is present or
 // missing as a whole.
 MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size);

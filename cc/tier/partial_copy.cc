@@ -142,11 +142,23 @@ bool MayOpenOwnFile(int fd) {
              shim.own_files.load(std::memory_order_relaxed)) <= max_own_files;
 }
 
+// Has the reads served by the complete copy; returns whether there is one.
+bool TakeCopy(PartialCopy* partial, int fd) {
+  partial->part.Take(OpenCopyOf(*partial, fd));
+  if (partial->part.fd() < 0) return false;
+  partial->is_unseen.store(true, std::memory_order_relaxed);
+  return true;
+}
+
 // Decides at the first read how the file is copied, and tells the daemon.
 PartialCopy::Stage Begin(PartialCopy* partial, int fd) {
   const bool has_room = partial->identity.size <= shim.daemon.MaxFileBytes();
   if (!has_room && !partial->is_expected) return PartialCopy::kOff;
   if (!MayOpenOwnFile(fd)) return PartialCopy::kOff;
+  // The partial copy that was expected may have become complete meanwhile.
+  if (partial->is_expected && !HasPart(partial) && TakeCopy(partial, fd)) {
+    return PartialCopy::kComplete;
+  }
   if (has_room && partial->identity.size <= kSmallFileBytes) {
     return PartialCopy::kSmallFile;
   }

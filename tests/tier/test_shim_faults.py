@@ -263,6 +263,27 @@ def test_a_reader_follows_what_comes_though_there_is_room_for_no_other_copy(tmp_
         follow(daemon)
 
 
+@pytest.mark.parametrize("size", [LARGE, 70_001])
+def test_a_copy_that_is_complete_before_the_first_read_is_read(tmp_path, size):
+    """Its parts, for which the reader would look, have gone by then."""
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
+        path = make(daemon, "set/file", size)
+        daemon.fetch(path, content(size), pieces=2, seconds=0.01)
+        partial = next(daemon.growing.glob("*.map"))
+        code = COMMON + (
+            "file = os.open(path, os.O_RDONLY)\n"
+            "go()\n"
+            "while os.path.exists(paths[1]): time.sleep(0.001)\n"
+            "check(os.pread(file, 1000, 0) + os.read(file, 1 << 30)[1000:])\n"
+            "os.lseek(file, 7, 0)\n"
+            "assert len(mmap.mmap(file, 0, prot=mmap.PROT_READ)) == os.fstat(file).st_size\n"
+        )
+        daemon.python(code, path, partial)
+        counts = daemon.said[-1].counts
+        assert (counts.source_opens, counts.source_bytes) == (1, 0)
+        assert counts.copy_opens >= 1
+
+
 def test_a_reader_that_makes_no_copy_says_so_to_others_that_wait_for_it(tmp_path):
     with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         daemon.live(largest=LARGE - 1)
