@@ -22,8 +22,8 @@ COMMANDS = {
 }
 
 
-def refused(name: str, folder: Path, programs: Path) -> str:
-    """Return what a program says on a machine with these programs, which it ends with."""
+def refusal(name: str, folder: Path, programs: Path) -> str:
+    """Return what a program says as it ends on a machine that has only these programs."""
     out = folder / ("out.png" if name == "demo-tier" else "out")
     done = subprocess.run(
         [sys.executable, *COMMANDS[name], "--out", out],
@@ -34,7 +34,7 @@ def refused(name: str, folder: Path, programs: Path) -> str:
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    return done.stderr.removeprefix(f"{name}: ")
+    return done.stderr
 
 
 @pytest.mark.slow
@@ -42,8 +42,8 @@ def refused(name: str, folder: Path, programs: Path) -> str:
 def test_a_machine_without_libfuse_is_told_what_to_install(tmp_path, name):
     programs = tmp_path / "bin"
     programs.mkdir()
-    assert refused(name, tmp_path, programs) == f"it needs pkg-config: {INSTALL}\n"
+    assert refusal(name, tmp_path, programs) == f"{name}: it needs pkg-config: {INSTALL}\n"
     for program in ("pkg-config", "cc", "unshare", "nsenter", "fusermount3"):
         (programs / program).write_text("#!/bin/sh\nexit 1\n")
         (programs / program).chmod(0o755)
-    assert refused(name, tmp_path, programs) == f"it needs libfuse3-dev: {INSTALL}\n"
+    assert refusal(name, tmp_path, programs) == f"{name}: it needs libfuse3-dev: {INSTALL}\n"
