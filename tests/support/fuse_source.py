@@ -11,6 +11,7 @@ import errno
 import os
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ class FuseSource:
         is_closing: Set once somebody closes a file.
         remembered_s: Time for which the kernel need not ask again for a name or a status, in
             seconds.
+        asked: Number of requests of each kind, such as LOOKUP, so far.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -49,6 +51,7 @@ class FuseSource:
         self.fails_from: int | None = None
         self.only: int | None = None
         self.modified_s, self.remembered_s = _OLD, 1
+        self.asked: Counter[int] = Counter()
         self.may_close, self.is_closing = threading.Event(), threading.Event()
         self.may_close.set()
         self._names = list(files)
@@ -64,6 +67,7 @@ class FuseSource:
                     continue
                 return
             _, code, unique, node, uid, *_ = _IN.unpack_from(data)
+            self.asked[code] += 1
             if code in (FORGET, BATCH_FORGET, INTERRUPT):
                 continue
             try:

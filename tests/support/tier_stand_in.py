@@ -18,6 +18,7 @@ from typing import Final
 
 import tf_malleable.runtime
 from tests.support.deadline import DEADLINE
+from tf_malleable.linux.file_status import cached_status
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
@@ -361,7 +362,7 @@ class StandIn:
         """Do what follows from a message; takes over its descriptors."""
         kind, path, identity = message.kind, message.path, message.identity
         assert len(files) in _DESCRIPTORS.get(kind, (0,)), (kind, files)
-        inodes = tuple(os.fstat(each).st_ino for each in files)
+        inodes = tuple(cached_status(each).st_ino for each in files)
         if kind == MessageKind.READING:
             assert identity is not None
             readings.setdefault(path, []).append(Reading(path, identity, *files))

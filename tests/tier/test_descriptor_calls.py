@@ -7,7 +7,6 @@ Each program is run twice on a file with a complete copy, without the shim and w
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -516,37 +515,3 @@ print(write(), base.execute('select sum(n) from t').fetchall())
     daemon.python("import sys\nopen(sys.argv[1], 'rb').read()", paths[1])
     daemon.wait_for_copy(paths[1])
     assert daemon.python(reader, paths[1]) == plain(reader, paths[0])
-
-
-ENDS = """
-import os, sys
-for path in sys.argv[1:]:
-    file = os.open(path, os.O_RDONLY)
-    while os.read(file, 1 << 20):
-        pass
-    os.read(file, 1)
-    os.close(file)
-"""
-
-
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-def test_the_end_of_what_has_no_copy_asks_its_file_system_nothing(daemon, tmp_path):
-    """A remote one may have to ask its server, each time."""
-    paths = []
-    for number in range(3):
-        paths.append(tmp_path / f"other-{number}")
-        paths[-1].write_bytes(DATA)
-    log = tmp_path / "strace"
-    words = ["strace", "-f", "-o", log, "-e", "trace=%fstat,%stat,statx,read"]
-    words += [word for path in paths for word in ("-P", path)]
-    variables = {"LD_PRELOAD", "TF_MALLEABLE_TIER"}
-    environment = daemon.environment()
-    words += [word for name in variables for word in ("-E", f"{name}={environment[name]}")]
-    subprocess.run(
-        [*map(str, words), sys.executable, "-S", "-c", ENDS, *map(str, paths)],
-        check=True,
-        timeout=DEADLINE,
-    )
-    calls = [line for line in log.read_text().splitlines() if "AT_STATX_DONT_SYNC" not in line]
-    assert len([line for line in calls if " read(" in line]) == 3 * len(paths)
-    assert [line for line in calls if "stat" in line.split("(")[0]] == []
