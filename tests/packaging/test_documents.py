@@ -111,7 +111,8 @@ PUT_TOGETHER = (
 @pytest.mark.slow
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
     """The parts between two … stand in strings of one file."""
-    programs = [*ROOT.glob("python/**/*.py"), *ROOT.glob("examples/*.py")]
+    folders = ("python", "examples", "benchmarks")
+    programs = [path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")]
     files = [strings(program.read_text()) for program in programs]
     files += [[script.read_text()] for script in ROOT.glob("python/tf_malleable/web/static/*.js")]
     quoted = quoted_messages((ROOT / "docs/how-to/troubleshooting.md").read_text())
