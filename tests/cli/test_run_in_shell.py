@@ -79,7 +79,9 @@ def shell(controller):
 @pytest.fixture
 def run(tmp_path):
     """The command line of a job that runs until there is a file."""
-    program = f"echo begun; until [ -e {tmp_path}/go ]; do sleep 0.1; done; echo d''one"
+    # In brackets, or the shell would use vfork(2): if its child is stopped before it executes
+    # sleep, the shell waits for it inside the kernel, and has no time to stop.
+    program = f"echo begun; until [ -e {tmp_path}/go ]; do (sleep 0.1); done; echo d''one"
     return f'{sys.executable} -m tf_malleable_cli run -- sh -c "{program}"'
 
 
