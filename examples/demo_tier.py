@@ -32,7 +32,7 @@ class Arm:
     """What was seen of one way to read.
 
     Attributes:
-        name: Of the way.
+        name: Name of the way.
         seconds: How long each epoch took.
         megabytes: Read from the source.
         opens: Files that were opened in the source.

@@ -18,7 +18,7 @@ def measure(way: str, epochs: int) -> dict[str, Any]:
 
     Args:
         way: A name of JOBS.
-        epochs: Of the long one.
+        epochs: Epochs of the long one.
 
     Raises:
         BenchmarkError: One does not train.

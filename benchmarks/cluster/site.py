@@ -115,7 +115,7 @@ class Site:
         """Create a job; return when.
 
         Args:
-            name: Of the job; its folder is the last word of the program.
+            name: Name of the job; its folder is the last word of the program.
             program: Words after python.
             workers: The fewest and the most.
             cpus: The most of a worker.

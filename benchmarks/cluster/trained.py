@@ -26,7 +26,7 @@ def train(
 
     Args:
         here: Where.
-        name: Of the job.
+        name: Name of the job.
         epochs: How long it is.
         workers: The fewest and the most.
         cpus: The most of a worker.

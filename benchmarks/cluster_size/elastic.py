@@ -28,7 +28,7 @@ class Live:
         stopped: Until when a rescale stops it.
         speed: How many times as fast it is as with one CPU.
         at: When the numbers above were right.
-        timer: Of what happens to it next.
+        timer: Timer of what happens to it next.
     """
 
     work: Work

@@ -27,7 +27,7 @@ class Pair:
     """Trainings from the same weights on the same examples.
 
     Attributes:
-        seed: Of the first weights, orders and dropout.
+        seed: Seed of the first weights, orders and dropout.
         stock: Accuracy of stock Keras.
         elastic: Accuracy of the elastic training with changes.
         changes: Its generations, after the first: why each began.

@@ -115,7 +115,7 @@ class Group:
 
         Args:
             program: Arguments of Python.
-            threads: Of the worker.
+            threads: Threads of the worker.
             prefix: Words before the command, such as taskset's.
             options: More words for tfm elastic run.
         """

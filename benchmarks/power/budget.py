@@ -35,7 +35,7 @@ class Kept:
     Attributes:
         server: The server whose curve was played.
         watts: The budget.
-        window: Of the mean, in seconds.
+        window: Window of the mean, in seconds.
         windows: Number of windows that were audited.
         within: Share of these that had at most 2 % more than the budget.
         highest: The mean watts of the worst one.
@@ -146,7 +146,7 @@ def measure(
     Args:
         server: The server to play.
         share: The budget, from idle (0) to full power (1).
-        window: Of the mean, in seconds.
+        window: Window of the mean, in seconds.
         length: How long to audit, in seconds.
         baseline: How long to run without a budget that binds, before and after.
         number: Number of trainings.

@@ -212,7 +212,7 @@ def growth(here: Place, length: float) -> dict[str, float]:
 
     Args:
         here: Where.
-        length: Of the training with one worker, in seconds.
+        length: Length of the training with one worker, in seconds.
 
     Returns:
         The seconds of each, and when in the last one there was room and the second worker trained.

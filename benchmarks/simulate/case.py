@@ -38,7 +38,7 @@ def simulated(workload: str, policy: str) -> Took:
     """Simulate in a new process.
 
     Args:
-        workload: Of the generator.
+        workload: Workload of the generator.
         policy: Name and options of the policy.
     """
     module = [sys.executable, "-m", "benchmarks.simulate.case", workload, policy]

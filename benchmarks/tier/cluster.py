@@ -153,10 +153,10 @@ def cluster(
 
     Args:
         source: What they read.
-        folder: Of the nodes; a new one, whose files stay. Without a journal, ext4 looks at each
-            file that was removed within minutes before it makes another one.
+        folder: Folder of the nodes; a new one, whose files stay. Without a journal, ext4 looks at
+            each file that was removed within minutes before it makes another one.
         count: How many nodes there are.
-        options: Of the tier of each; None for no tiers.
+        options: Options of the tier of each; None for no tiers.
     """
     nodes: list[Node] = []
     try:

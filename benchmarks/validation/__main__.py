@@ -302,7 +302,7 @@ def _measured(speed: Pace, number: int) -> Sequence[JobRecord]:
 
     Args:
         speed: Pace of this machine.
-        number: Of the round, from 1: each has other programs beside each other.
+        number: Number of the round, from 1: each has other programs beside each other.
     """
     from benchmarks.common.configurations import controlled
     from benchmarks.common.controller import controller

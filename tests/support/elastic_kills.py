@@ -31,7 +31,7 @@ class ElasticKills:
 
         Args:
             run: The training.
-            seed: Of what happens, and when.
+            seed: Seed of what happens, and when.
         """
         self.count, self.kinds = 0, Counter[str]()
         self._run, self._random = run, random.Random(seed)

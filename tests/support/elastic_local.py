@@ -51,7 +51,7 @@ class LocalTraining:
         Args:
             folder: An empty one.
             options: Of tfm elastic local.
-            seed: Of the training.
+            seed: Seed of the training.
         """
         self._folder = folder
         (folder / "files").mkdir(parents=True)

@@ -52,7 +52,7 @@ class Hub:
 
         Args:
             plan: Who trains when.
-            shards: Of the training.
+            shards: Shards of the training.
         """
         self.plan = plan
         self.shards = shards

@@ -43,7 +43,7 @@ class Job:
 
         Args:
             program: Python source.
-            socket: Of the controller it shall join; None for none.
+            socket: Socket of the controller it shall join; None for none.
             arguments: sys.argv[1:].
             env: Added to the environment.
         """

@@ -50,7 +50,7 @@ class Kills:
 
         Args:
             directory: For its files.
-            seed: Of what is killed, and when.
+            seed: Seed of what is killed, and when.
         """
         self.kills: Counter[str] = Counter()
         self._random = random.Random(seed)

@@ -47,7 +47,7 @@ class RealNodes:
     """The nodes of a cluster that a test has, each by the name that is the cluster's.
 
     Args:
-        client: Of the cluster.
+        client: Client of the cluster.
         image: That its nodes can pull.
     """
 
@@ -131,8 +131,8 @@ class RealSite(Site):
     """Trainings under an operator that is installed in a cluster.
 
     Args:
-        client: Of the cluster.
-        image: Of the operator and the workers.
+        client: Client of the cluster.
+        image: Image of the operator and the workers.
         folder: For what a test writes.
     """
 

@@ -242,7 +242,7 @@ class StandIn:
         """Begin to write a copy as if it came from another node, piece by piece.
 
         Args:
-            path: Of the source.
+            path: Path of the source.
             data: The file's content.
             pieces: Into how many parts it is cut.
             seconds: How long it takes, from when the folder has a file "go".

@@ -91,7 +91,7 @@ class Forked:
         """Start a program; arguments as those of Popen.
 
         Args:
-            address: Of the zygote.
+            address: Address of the zygote.
             words: A command line that begins with this Python.
             env: Its environment; None for this process's.
             cwd: Where it runs; None for the repository's root.

@@ -128,6 +128,8 @@ def test_files_of_no_source_cost_nothing(tmp_path, habit):
 def test_to_be_copied_costs_nothing(tmp_path, habit):
     with StandIn(tmp_path, publishes=False) as daemon, server(daemon.source) as files:
         assert files.asked(habit, daemon.environment()) == files.asked(habit)
+        daemon.hear_out()
+        assert daemon.said[-1].counts.source_opens > 0  # The shim was there.
 
 
 @pytest.mark.parametrize("habit", HABITS)

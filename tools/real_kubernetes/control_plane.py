@@ -20,7 +20,7 @@ class ControlPlane:
         binaries: The folder of NAMES.
         folder: An existing folder for their files.
         logs: An existing folder for their logs.
-        credentials: Of a cluster whose users are all added but the control plane's own.
+        credentials: Credentials of a cluster whose users are all added but the control plane's own.
 
     Attributes:
         kubeconfig: Path of the administrator's kubeconfig.

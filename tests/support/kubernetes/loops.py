@@ -32,7 +32,7 @@ class Loop:
 
         Args:
             api: Whose changes.
-            name: Of the thread.
+            name: Name of the thread.
             step: Returns in how many seconds it wants to be called again even if nothing changes.
             concerns: Says which changes matter.
         """
